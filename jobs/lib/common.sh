@@ -1,0 +1,30 @@
+# Shared by the scripts in jobs/: where things are, and how to say that something went wrong.
+# Sourced, not run. Sets: root (the checkout), cache (dependencies built from source), jobs_parallel.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cache=${MINIPIPE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/minipipe}
+jobs_parallel=${MINIPIPE_JOBS:-$(nproc)}
+
+say() { printf '%s\n' "-- $*"; }
+die() { printf '%s\n' "error: $*" >&2; exit 1; }
+
+# Open MPI refuses to start as root unless told; containers and batch images commonly run as root.
+if [ "$(id -u)" = 0 ]; then
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+
+# The environment jobs/setup.sh wrote: Kokkos_ROOT, KokkosKernels_ROOT.
+load_setup() {
+  [ -f "$cache/setup.env" ] || die "no $cache/setup.env: run jobs/setup.sh first"
+  # shellcheck disable=SC1091
+  . "$cache/setup.env"
+}
+
+configure_and_build() { # PRESET [TARGET...]
+  local preset=$1
+  shift
+  local launcher=()
+  command -v ccache > /dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  cmake --preset "$preset" -S "$root" "${launcher[@]}"
+  cmake --build "$root/build/$preset" --parallel "$jobs_parallel" ${1:+--target "$@"}
+}

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Installs what minipipe needs on Debian and prepares the sample text. Safe to run again: what is there is kept.
+#   jobs/setup.sh [--cuda] [--no-data]
+# Environment: MINIPIPE_CACHE (where dependencies built from source go), MINIPIPE_JOBS (parallel compile jobs),
+# Kokkos_ROOT (an installed Kokkos and Kokkos Kernels to use instead of building them).
+set -euo pipefail
+. "$(dirname "$0")/lib/common.sh"
+. "$root/jobs/lib/kokkos.sh"
+
+cuda=no
+data=yes
+for argument in "$@"; do
+  case $argument in
+    --cuda) cuda=yes ;;
+    --no-data) data=no ;;
+    -h | --help) sed -n '2,5p' "$0"; exit 0 ;;
+    *) die "unknown argument '$argument'; known: --cuda, --no-data" ;;
+  esac
+done
+
+packages=(build-essential cmake ninja-build ccache pkg-config git dpkg-dev clang-format
+  libopenmpi-dev openmpi-bin libhdf5-openmpi-dev libopenblas-serial-dev libdnnl-dev
+  libtomlplusplus-dev libcli11-dev nlohmann-json3-dev librandom123-dev libsentencepiece-dev
+  libgtest-dev libgmock-dev python3 python3-numpy python3-h5py python3-matplotlib dict-gcide)
+
+missing=()
+for package in "${packages[@]}"; do
+  [ "$(dpkg-query -W -f '${Status}' "$package" 2> /dev/null)" = "install ok installed" ] || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+  if [ "$(id -u)" = 0 ]; then
+    elevate=()
+  elif command -v sudo > /dev/null && sudo -n true 2> /dev/null; then
+    elevate=(sudo)
+  else
+    die "these packages are missing and this user may not install them; ask an administrator for:
+  apt-get install ${missing[*]}"
+  fi
+  say "installing ${#missing[@]} packages: ${missing[*]}"
+  "${elevate[@]}" apt-get -qq update
+  # --no-install-recommends: documentation and graphical front ends are not needed on a compute node.
+  DEBIAN_FRONTEND=noninteractive "${elevate[@]}" apt-get -qq -y -o Acquire::Retries=3 --no-install-recommends install "${missing[@]}" > /dev/null
+fi
+
+mkdir -p "$cache"
+if [ -n "${Kokkos_ROOT:-}" ] && [ "$cuda" = no ]; then
+  say "using the Kokkos in Kokkos_ROOT=$Kokkos_ROOT"
+  host=$Kokkos_ROOT
+elif [ -n "$(apt-cache policy libkokkos-dev 2> /dev/null | sed -n 's/.*Candidate: \([0-9].*\)/\1/p')" ] &&
+  [ -n "$(apt-cache policy libkokkos-kernels-dev 2> /dev/null | sed -n 's/.*Candidate: \([0-9].*\)/\1/p')" ] && [ "$(id -u)" = 0 ]; then
+  apt-get -qq -y install libkokkos-dev libkokkos-kernels-dev > /dev/null
+  host=/usr
+else
+  host=$(build_kokkos host | tail -1)
+fi
+device=
+if [ "$cuda" = yes ]; then
+  nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2> /dev/null || true)
+  [ -n "$nvcc" ] || die "--cuda: nvcc was not found on PATH nor in /usr/local/cuda/bin; install the CUDA toolkit or add its bin folder to PATH"
+  PATH=$(dirname "$nvcc"):$PATH
+  export PATH
+  device=$(build_kokkos cuda | tail -1)
+fi
+{
+  printf 'export MINIPIPE_KOKKOS_HOST=%q\n' "$host"
+  printf 'export MINIPIPE_KOKKOS_CUDA=%q\n' "${device:-$(ls -d "$cache"/kokkos-3.4.1-cuda-*/complete 2> /dev/null | tail -1 | xargs -r dirname)}"
+} > "$cache/setup.env.tmp"
+mv "$cache/setup.env.tmp" "$cache/setup.env"
+say "Kokkos: $host${device:+, CUDA: $device}"

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+
+namespace minipipe::schedules {
+
+// The compute of one pipeline stage, as the executor sees it. Slots are small numbers: `slot` names the storage of one live
+// microbatch on this stage (0 .. activation_slots-1), `input` and `output` name message slots of the channels next to it.
+// They are -1 where the stage has no such neighbour (first stage: no input, last stage: no output).
+class Stage {
+ public:
+  virtual ~Stage() = default;
+
+  // Reads the input message, keeps what the backward needs in `slot`, writes the output message (last stage: the loss).
+  virtual void forward(std::int64_t microbatch, int slot, int input, int output) = 0;
+
+  // Input gradient, then weight gradient: reads the gradient message of the next stage, writes that for the previous one.
+  virtual void backward(std::int64_t microbatch, int slot, int gradient_input, int gradient_output) {
+    backward_input(microbatch, slot, gradient_input, gradient_output);
+    backward_weight(microbatch, slot);
+  }
+  virtual void backward_input(std::int64_t microbatch, int slot, int gradient_input, int gradient_output) = 0;
+  virtual void backward_weight(std::int64_t microbatch, int slot) = 0;
+
+  // One optimizer step with the gradients accumulated since the last; `update` counts from 0 over the whole run.
+  virtual void update(std::int64_t update) = 0;
+
+  // Called before a message written by this stage is sent: everything written to it must be complete.
+  virtual void complete_output() {}
+};
+
+}  // namespace minipipe::schedules
