@@ -1,0 +1,80 @@
+# Finds what minipipe uses. Every failure says what to do about it.
+
+function(minipipe_require found name remedy)
+  if(NOT ${found})
+    message(FATAL_ERROR "minipipe needs ${name}, which was not found. ${remedy}")
+  endif()
+endfunction()
+
+set(run_setup "On Debian run jobs/setup.sh; elsewhere")
+
+find_package(Threads REQUIRED)
+
+find_package(Kokkos QUIET)
+minipipe_require(Kokkos_FOUND "Kokkos 3.4 to 5.x"
+                 "${run_setup} set Kokkos_ROOT to its install prefix. (jobs/setup.sh writes a setup.env that sets it; source it first.)")
+if(Kokkos_VERSION VERSION_LESS 3.4 OR Kokkos_VERSION VERSION_GREATER_EQUAL 6)
+  message(FATAL_ERROR "Kokkos ${Kokkos_VERSION} at ${Kokkos_DIR} is outside the supported window 3.4 <= version < 6. "
+                      "Set Kokkos_ROOT to another installation.")
+endif()
+find_package(KokkosKernels QUIET)
+minipipe_require(KokkosKernels_FOUND "Kokkos Kernels of the same version as Kokkos" "${run_setup} set KokkosKernels_ROOT to its install prefix.")
+
+find_package(MPI QUIET COMPONENTS CXX)
+minipipe_require(MPI_CXX_FOUND "MPI" "${run_setup} load your site's MPI module, so that mpicxx is on PATH.")
+
+# HDF5 must be the parallel build for the same MPI: a serial one compiles and then fails at the first checkpoint.
+set(HDF5_PREFER_PARALLEL ON)
+find_package(HDF5 QUIET COMPONENTS C)
+minipipe_require(HDF5_FOUND "HDF5 (parallel)" "${run_setup} load your site's parallel HDF5 module or set HDF5_ROOT.")
+minipipe_require(HDF5_IS_PARALLEL "a parallel HDF5 (the one found is serial)" "On Debian install libhdf5-openmpi-dev; elsewhere set HDF5_ROOT to a parallel build.")
+if(NOT TARGET HDF5::HDF5)
+  add_library(HDF5::HDF5 INTERFACE IMPORTED)
+  target_include_directories(HDF5::HDF5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
+  target_link_libraries(HDF5::HDF5 INTERFACE ${HDF5_C_LIBRARIES} MPI::MPI_CXX)
+endif()
+
+find_package(tomlplusplus QUIET)
+if(NOT TARGET tomlplusplus::tomlplusplus)
+  find_path(tomlplusplus_include toml++/toml.h)
+  minipipe_require(tomlplusplus_include "toml++" "${run_setup} install toml++ 3.x and add its prefix to CMAKE_PREFIX_PATH.")
+  add_library(tomlplusplus::tomlplusplus INTERFACE IMPORTED)
+  target_include_directories(tomlplusplus::tomlplusplus SYSTEM INTERFACE ${tomlplusplus_include})
+endif()
+find_package(nlohmann_json QUIET)
+minipipe_require(nlohmann_json_FOUND "nlohmann-json" "${run_setup} add its prefix to CMAKE_PREFIX_PATH.")
+find_package(CLI11 QUIET)
+minipipe_require(CLI11_FOUND "CLI11" "${run_setup} add its prefix to CMAKE_PREFIX_PATH.")
+
+find_path(random123_include Random123/philox.h)
+minipipe_require(random123_include "Random123" "${run_setup} add its prefix to CMAKE_PREFIX_PATH.")
+add_library(Random123::Random123 INTERFACE IMPORTED)
+target_include_directories(Random123::Random123 SYSTEM INTERFACE ${random123_include})
+
+if(MINIPIPE_ONEDNN)
+  find_path(onednn_include dnnl.h)
+  find_library(onednn_library dnnl)
+  if(onednn_include AND onednn_library)
+    add_library(oneDNN::oneDNN INTERFACE IMPORTED)
+    target_include_directories(oneDNN::oneDNN SYSTEM INTERFACE ${onednn_include})
+    target_link_libraries(oneDNN::oneDNN INTERFACE ${onednn_library})
+    target_compile_definitions(oneDNN::oneDNN INTERFACE MINIPIPE_HAVE_ONEDNN)
+  endif()
+endif()
+
+if(MINIPIPE_SENTENCEPIECE)
+  find_path(sentencepiece_include sentencepiece_processor.h)
+  find_library(sentencepiece_library sentencepiece)
+  if(sentencepiece_include AND sentencepiece_library)
+    add_library(SentencePiece::SentencePiece INTERFACE IMPORTED)
+    target_include_directories(SentencePiece::SentencePiece SYSTEM INTERFACE ${sentencepiece_include})
+    target_link_libraries(SentencePiece::SentencePiece INTERFACE ${sentencepiece_library})
+    target_compile_definitions(SentencePiece::SentencePiece INTERFACE MINIPIPE_HAVE_SENTENCEPIECE)
+  endif()
+endif()
+
+if(MINIPIPE_TESTS)
+  find_package(GTest QUIET)
+  minipipe_require(GTest_FOUND "GoogleTest" "${run_setup} add its prefix to CMAKE_PREFIX_PATH, or configure with -DMINIPIPE_TESTS=OFF.")
+  find_package(Python3 QUIET COMPONENTS Interpreter)
+endif()

@@ -1,0 +1,60 @@
+# minipipe_library(NAME FOLDERS dir.. LINKS lib..): every .cpp below the folders becomes the static library minipipe_NAME.
+# minipipe_program(NAME FOLDERS dir.. LINKS lib..): the same for an executable.
+
+add_library(minipipe_options INTERFACE)
+target_include_directories(minipipe_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+target_compile_options(
+  minipipe_options
+  INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual>
+            $<$<BOOL:${MINIPIPE_WERROR}>:-Werror>)
+if(MINIPIPE_HOST_ARCH)
+  if(Kokkos_ENABLE_CUDA)
+    target_compile_options(minipipe_options INTERFACE -Xcompiler -march=${MINIPIPE_HOST_ARCH})
+  else()
+    target_compile_options(minipipe_options INTERFACE -march=${MINIPIPE_HOST_ARCH})
+  endif()
+endif()
+# Contraction into fused multiply-adds depends on inlining; losses must not change with how code is cut into functions.
+target_compile_options(minipipe_options INTERFACE -ffp-contract=off)
+if(MINIPIPE_SANITIZE)
+  target_compile_options(minipipe_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  target_link_options(minipipe_options INTERFACE -fsanitize=address,undefined)
+endif()
+
+function(minipipe_sources result)
+  set(all)
+  foreach(folder ${ARGN})
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+    list(APPEND all ${found})
+  endforeach()
+  set(${result} ${all} PARENT_SCOPE)
+endfunction()
+
+function(minipipe_library name)
+  cmake_parse_arguments(arg "" "" "FOLDERS;LINKS" ${ARGN})
+  minipipe_sources(sources ${arg_FOLDERS})
+  if(sources)
+    add_library(minipipe_${name} STATIC ${sources})
+    target_link_libraries(minipipe_${name} PUBLIC minipipe_options ${arg_LINKS})
+  else()
+    add_library(minipipe_${name} INTERFACE)
+    target_link_libraries(minipipe_${name} INTERFACE minipipe_options ${arg_LINKS})
+  endif()
+endfunction()
+
+function(minipipe_program name)
+  cmake_parse_arguments(arg "" "" "FOLDERS;LINKS" ${ARGN})
+  minipipe_sources(sources ${arg_FOLDERS})
+  if(sources)
+    add_executable(${name} ${sources})
+    target_link_libraries(${name} PRIVATE minipipe_options ${arg_LINKS})
+  endif()
+endfunction()
+
+# The git hash is read at build time, not at configure time: it names the sources that were compiled.
+add_custom_target(
+  minipipe_version
+  COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DOUTPUT=${PROJECT_BINARY_DIR}/generated/minipipe_version.hpp
+          -DVERSION=${PROJECT_VERSION} -P ${PROJECT_SOURCE_DIR}/cmake/WriteVersion.cmake
+  BYPRODUCTS ${PROJECT_BINARY_DIR}/generated/minipipe_version.hpp)
+add_dependencies(minipipe_options minipipe_version)
