@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace minipipe::core {
+
+// The result of a run: summary.json, and the last line on standard output. NaN and infinities become null.
+struct Summary {
+  static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
+  std::string schedule;
+  int ranks = 1;
+  int stages = 1;
+  int replicas = 1;
+  std::int64_t steps = 0;
+  double tokens_per_s = unknown;
+  double step_time_s = unknown;
+  double compute_share = unknown;  // shares of the time of all stages, 0 to 1
+  double wait_share = unknown;
+  double bubble_share = unknown;
+  double gemm_fraction = unknown;
+  double final_loss = unknown;
+  double validation_loss = unknown;
+  std::vector<std::uint64_t> peak_bytes;               // by rank
+  std::vector<std::int64_t> version_gap_max;           // by stage, updates
+  std::vector<double> version_gap_mean;                // by stage
+  std::map<std::string, std::vector<double>> seconds;  // purpose -> by rank
+  // Further keys, after those above. A key that is already there is a programming error (RunError).
+  std::map<std::string, double> numbers;
+  std::map<std::string, std::string> texts;
+};
+
+// One line, no newline at its end.
+std::string to_json(const Summary& summary);
+
+// Writes the line to a file, durably.
+void write_summary(const std::filesystem::path& file, const Summary& summary);
+
+}  // namespace minipipe::core
