@@ -1,0 +1,23 @@
+#pragma once
+
+#include "core/types/types.hpp"
+
+namespace minipipe::core {
+
+// out = a + b (the residual connection); out may be a or b.
+template <class T>
+void residual_add(const ExecutionSpace& space, Vector<T> out, ConstVector<T> a, ConstVector<T> b);
+
+// values *= factor.
+template <class T>
+void scale(const ExecutionSpace& space, Vector<T> values, T factor);
+
+// values = value.
+template <class T>
+void fill(const ExecutionSpace& space, Vector<T> values, T value);
+
+// out = values; both of the same size.
+template <class T>
+void copy(const ExecutionSpace& space, Vector<T> out, ConstVector<T> values);
+
+}  // namespace minipipe::core

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "core/types/types.hpp"
+
+namespace minipipe::core {
+
+// Sums in double over blocks of fixed size, then over the blocks in order: the result does not depend on the thread count.
+// `workspace` holds at least sum_workspace(values.size()) numbers. With `accumulate` the sum is added to result(0).
+std::int64_t sum_workspace(std::int64_t count);
+
+template <class T>
+void sum(const ExecutionSpace& space, Vector<double> result, ConstVector<T> values, Vector<double> workspace, bool accumulate);
+
+template <class T>
+void sum_of_squares(const ExecutionSpace& space, Vector<double> result, ConstVector<T> values, Vector<double> workspace,
+                    bool accumulate);
+
+// Waits for `space` and returns result(0).
+double read_scalar(const ExecutionSpace& space, ConstVector<double> result);
+
+}  // namespace minipipe::core

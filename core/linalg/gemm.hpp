@@ -1,0 +1,22 @@
+#pragma once
+
+#include "core/types/types.hpp"
+
+namespace minipipe::core {
+
+// All kernels of this folder and of core/kernels: T is float or double and is named by the caller (gemm<float>(...)), so that
+// owned and mutable views convert to the parameter types. Work is only enqueued on `space`; nothing waits for it.
+
+// c = alpha op(a) op(b) + beta c with op(x) = x or its transpose; row-major, c is [m, n]. With beta = 0 the old c is not read.
+// float on the host: oneDNN where it was found; otherwise Kokkos Kernels (BLAS, cuBLAS).
+// Throws RunError if the shapes do not fit or the library fails.
+template <class T>
+void gemm(const ExecutionSpace& space, bool transpose_a, bool transpose_b, T alpha, ConstMatrix<T> a, ConstMatrix<T> b, T beta,
+          Matrix<T> c);
+
+// The rate of c[m, n] = a[m, k] b[n, k]^T (a linear layer) in GFLOP/s: the best of several repetitions, with the threads of
+// this process. Allocates and waits; not for use inside a step.
+template <class T>
+double measure_gemm_rate(const ExecutionSpace& space, std::int64_t m, std::int64_t n, std::int64_t k);
+
+}  // namespace minipipe::core

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <span>
+
+#include "core/types/types.hpp"
+
+namespace minipipe::core {
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;  // decoupled; applied to ranges with decay only
+};
+
+// A part of the flat arrays with one treatment.
+struct ParameterRange {
+  std::int64_t offset = 0;
+  std::int64_t count = 0;
+  bool decay = false;
+};
+
+// One AdamW step (Loshchilov, Hutter, arXiv 1711.05101) in one pass over the ranges; neighbouring ranges with the same
+// treatment are merged. g = gradient_scale gradients; `step` counts from 1 (bias correction).
+//   p -= learning_rate (m^ / (sqrt(v^) + epsilon) + weight_decay p)
+// All arrays are flat and of the same size. The gradients are left as they are.
+template <class T>
+void adamw_update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> first_moment, Vector<T> second_moment,
+                  ConstVector<T> gradients, std::span<const ParameterRange> ranges, const AdamWOptions& options,
+                  double learning_rate, std::int64_t step, double gradient_scale = 1);
+
+}  // namespace minipipe::core

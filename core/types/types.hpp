@@ -1,0 +1,73 @@
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <cstdint>
+#include <type_traits>
+
+namespace minipipe::core {
+
+using ExecutionSpace = Kokkos::DefaultExecutionSpace;
+using MemorySpace = ExecutionSpace::memory_space;
+using HostSpace = Kokkos::HostSpace;
+
+// True if kernels run on the host: there a team is one thread and inner loops are plain vector loops.
+inline constexpr bool on_host =
+    Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible && std::is_same_v<MemorySpace, Kokkos::HostSpace>;
+
+enum class Precision {
+  fp32,
+  bf16,  // reserved
+};
+
+// Arrays as kernels see them: contiguous, row-major, owned elsewhere. Any contiguous LayoutRight view converts to these.
+using Unmanaged = Kokkos::MemoryTraits<Kokkos::Unmanaged>;
+template <class T>
+using Vector = Kokkos::View<T*, Kokkos::LayoutRight, MemorySpace, Unmanaged>;
+template <class T>
+using Matrix = Kokkos::View<T**, Kokkos::LayoutRight, MemorySpace, Unmanaged>;
+template <class T>
+using Tensor3 = Kokkos::View<T***, Kokkos::LayoutRight, MemorySpace, Unmanaged>;
+template <class T>
+using ConstVector = Vector<const T>;
+template <class T>
+using ConstMatrix = Matrix<const T>;
+template <class T>
+using ConstTensor3 = Tensor3<const T>;
+
+// The same with ownership.
+template <class T>
+using OwnedVector = Kokkos::View<T*, Kokkos::LayoutRight, MemorySpace>;
+template <class T>
+using OwnedMatrix = Kokkos::View<T**, Kokkos::LayoutRight, MemorySpace>;
+
+// The type in which sums over values of type T are formed inside kernels.
+template <class T>
+struct AccumulateOf {
+  using type = T;
+};
+template <class T>
+using Accumulate = typename AccumulateOf<T>::type;
+
+// All elements of a contiguous view as a vector. Takes no ownership.
+template <class View>
+Vector<typename View::value_type> flatten(const View& view) {
+  return Vector<typename View::value_type>(view.data(), view.size());
+}
+
+// A part of a vector: count elements from offset on.
+template <class T>
+Vector<T> slice(const Vector<T>& vector, std::int64_t offset, std::int64_t count) {
+  return Vector<T>(vector.data() + offset, static_cast<std::size_t>(count));
+}
+
+// rows x columns elements of a vector from offset on, as a matrix.
+template <class T>
+Matrix<T> slice_matrix(const Vector<T>& vector, std::int64_t offset, std::int64_t rows, std::int64_t columns) {
+  return Matrix<T>(vector.data() + offset, static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
+}
+
+using RowRange = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+using TeamPolicy = Kokkos::TeamPolicy<ExecutionSpace>;
+using TeamMember = TeamPolicy::member_type;
+
+}  // namespace minipipe::core
