@@ -24,8 +24,11 @@ struct StageSeconds {
 // Runs one stage: asks the policy, acts, logs. Advances one action at a time and never blocks, so that one thread can run
 // several stages. Knows the order of microbatches (ascending) and slot numbers, nothing about memory or transports.
 //
-// Life of a segment: begin_segment(end); advance() until finished(). Between segments every slot is free and every receive
-// that is posted ahead stays posted for the next one.
+// Seconds: the time between two calls of advance() counts as waiting for input. Where one thread runs several executors, the
+// work of the others is therefore waiting too, and the four purposes still add up to the time since begin_segment.
+//
+// Life of a segment: begin_segment(end); advance() until finished(). The log of a segment ends with a drain action. Between
+// segments every slot is free and every receive that is posted ahead stays posted for the next one.
 class Executor {
  public:
   // `clock` gives seconds since the run's start. References are kept: stage, channels and policy must outlive the executor.
@@ -37,11 +40,12 @@ class Executor {
   // Replaces the policy for the next segments.
   void set_policy(std::unique_ptr<Policy> policy);
 
-  // Sets the counters at the start of a run (after a resume: microbatches and updates done so far).
+  // Sets the counters at the start of a run (after a resume: microbatches and updates done so far), and after a segment of
+  // forwards only. RunError inside a segment.
   void start_at(std::int64_t microbatches, std::int64_t updates);
 
   // Work until all microbatches below `end` are done on this stage. `end` may be lowered while the segment runs, to a value
-  // that no stage has passed with a forward.
+  // that no stage has passed with a forward (RunError if this one has).
   void begin_segment(std::int64_t end);
   void lower_segment_end(std::int64_t end);
 

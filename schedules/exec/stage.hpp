@@ -25,7 +25,8 @@ class Stage {
   // One optimizer step with the gradients accumulated since the last; `update` counts from 0 over the whole run.
   virtual void update(std::int64_t update) = 0;
 
-  // Called before a message written by this stage is sent: everything written to it must be complete.
+  // Called after a forward or backward and before its messages move on: the output is then sent, and the input's slot is
+  // open for the next message. Everything written must be complete, and everything read must have been read.
   virtual void complete_output() {}
 };
 

@@ -20,6 +20,14 @@ class Policy {
   // Only actions that can start now are returned: a forward only if `input_ready`, a backward only if `gradient_ready`.
   // The caller performs the action and counts it in the state before it asks again.
   virtual std::optional<Kind> next(const StageState& state) = 0;
+
+  // True when the segment's work on this stage is done, updates included.
+  virtual bool finished(const StageState& state) const {
+    return state.forwards == state.segment_end && state.backwards == state.segment_end && state.weights == state.segment_end;
+  }
+
+  // False if no backward will ask for the activations of a forward: their slot is free as soon as the forward is done.
+  virtual bool keeps_activations() const { return true; }
 };
 
 // How a forward and a backward that are both ready are ordered under PACI's dynamic order.
@@ -31,12 +39,12 @@ enum class Ready {
 enum class Order { dynamic, fixed };
 
 struct ScheduleOptions {
-  std::string name = "1f1b";       // gpipe | 1f1b | paci
-  int stages = 1;                  // N
-  std::int64_t window = 1;         // microbatches per optimizer update: m of flush schedules, a of PACI
-  Order order = Order::dynamic;    // PACI only
-  Ready ready = Ready::alternate;  // PACI with dynamic order only
-  int extra_in_flight = 0;         // PACI only: further forwards admitted on all stages but the last
+  std::string name = "1f1b";             // gpipe | 1f1b | paci
+  int stages = 1;                        // N
+  std::int64_t window = 1;               // microbatches per optimizer update: m of flush schedules, a of PACI
+  Order order = Order::dynamic;          // PACI only
+  Ready ready = Ready::alternate;        // PACI with dynamic order only
+  int extra_in_flight = 0;               // PACI only: further forwards admitted on all stages but the last
   std::int64_t synchronous_updates = 0;  // PACI only: the first K updates run as 1f1b
 };
 
@@ -46,10 +54,16 @@ const std::vector<std::string>& schedule_names();
 // True if weights may change between a microbatch's forward and its backward.
 bool is_asynchronous(const std::string& name);
 
+// Throws InputError if an option is unknown or out of range. Options that only PACI has are not looked at for other schedules,
+// so that one deck can be run under several schedules.
+void validate(const ScheduleOptions& options);
+
 // The policy of one stage (0-based). Throws InputError for an unknown name or options out of range.
 std::unique_ptr<Policy> make_policy(const ScheduleOptions& options, int stage);
 
-// A policy that performs a given order (a plan file or a recorded log): compute actions and updates of one stage.
+// A policy that performs a given order (a plan file or a recorded log): compute actions and updates of one stage; sends,
+// receives and drains in the list are skipped. Finished when the list is exhausted, or when everything below the segment's end
+// is done and the list goes on with a forward beyond it.
 // `next` throws RunError if the list asks for an action out of ascending microbatch order.
 std::unique_ptr<Policy> make_list_policy(ActionList actions);
 

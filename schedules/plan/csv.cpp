@@ -1,0 +1,58 @@
+#include "schedules/plan/csv.hpp"
+
+#include <istream>
+#include <ostream>
+#include <string_view>
+
+#include "schedules/error.hpp"
+
+namespace minipipe::schedules {
+namespace {
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  const auto first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+}  // namespace
+
+Plan read_csv(std::istream& stream, const std::string& name) {
+  Plan plan;
+  std::string line;
+  for (int row = 1; std::getline(stream, line); ++row) {
+    std::string_view rest = line;
+    if (trim(rest).empty()) continue;
+    ActionList& list = plan.ranks.emplace_back();
+    for (int cell = 1;; ++cell) {
+      const auto comma = rest.find(',');
+      const std::string_view text = trim(rest.substr(0, comma));
+      if (!text.empty()) {
+        const auto action = parse_action(text);
+        if (!action) {
+          throw InputError(name + ": row " + std::to_string(row) + ", cell " + std::to_string(cell) + ": '" +
+                           std::string(text) +
+                           "' is not an action; write stage, kind and microbatch, as in 2F0 (kinds: F B I W U D SEND_F RECV_F "
+                           "SEND_B RECV_B)");
+        }
+        list.push_back(*action);
+      }
+      if (comma == std::string_view::npos) break;
+      rest.remove_prefix(comma + 1);
+    }
+  }
+  if (stream.bad()) throw InputError(name + ": cannot be read to its end");
+  if (plan.ranks.empty()) throw InputError(name + ": holds no actions; write one row of cells per rank");
+  return plan;
+}
+
+void write_csv(std::ostream& stream, const Plan& plan) {
+  for (const ActionList& list : plan.ranks) {
+    if (list.empty()) stream << ',';
+    for (std::size_t i = 0; i < list.size(); ++i) stream << (i == 0 ? "" : ",") << to_text(list[i]);
+    stream << '\n';
+  }
+}
+
+}  // namespace minipipe::schedules

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+#include "schedules/plan/plan.hpp"
+
+namespace minipipe::schedules {
+
+// Text form of a plan: one row per rank, cells such as 2F0, 1I3, 0U2, 2SEND_F0 separated by commas. It is the form that
+// torch.distributed.pipelining reads and writes, plus U (update) and D (drain). Blank cells and blank lines are skipped; a rank
+// without actions is a row with a lone comma.
+
+// `name` is the file's name for error messages. Throws InputError naming file, row, cell and its text.
+Plan read_csv(std::istream& stream, const std::string& name);
+
+void write_csv(std::ostream& stream, const Plan& plan);
+
+}  // namespace minipipe::schedules

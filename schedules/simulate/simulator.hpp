@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "schedules/plan/plan.hpp"
+#include "schedules/policy/policy.hpp"
+
+namespace minipipe::schedules {
+
+// Seconds of each action, by stage, and of a message between neighbours.
+struct Costs {
+  std::vector<double> forward;
+  std::vector<double> backward_input;
+  std::vector<double> backward_weight;  // a whole backward takes both
+  std::vector<double> update;
+  double latency = 0;  // from the end of an action to the arrival of its message; messages do not delay each other
+
+  static Costs equal(int stages, double forward, double backward_input, double backward_weight, double update = 0,
+                     double latency = 0);
+};
+
+struct SimulationResult {
+  double makespan = 0;
+  Log log;                                   // predicted times; a drain entry per segment, as in a real log
+  std::vector<double> busy;                  // by stage: seconds of compute and updates
+  double bubble_share = 0;                   // 1 - sum(busy) / (stages * makespan)
+  std::vector<std::int64_t> peak_in_flight;  // by stage
+  std::vector<std::int64_t> gap_max;         // by stage: updates between forward and backward
+  std::vector<double> gap_mean;              // by stage, over all microbatches (fill and drain included)
+};
+
+// Discrete-event simulation of `microbatches` under the policy objects that also drive the executor. The pipe drains at each of
+// `segment_ends` (ascending, below `microbatches`) and at the end; the next segment starts when all stages have drained.
+// Throws InputError for costs that do not fit, RunError if the schedule comes to a stop (deadlock).
+SimulationResult simulate(const ScheduleOptions& options, const Costs& costs, std::int64_t microbatches,
+                          std::vector<std::int64_t> segment_ends = {});
+
+// The same for given lists: one rank per stage, starting at the first microbatch and the first update in them.
+SimulationResult simulate(const Plan& plan, const Costs& costs);
+
+}  // namespace minipipe::schedules
