@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/model/model_config.hpp"
+#include "core/model/partition.hpp"
+
+namespace minipipe::core {
+
+// Floating-point operations (a multiply-add counts two) of all matrix products of one microbatch, forward and backward.
+// Attention: the unmasked half of scores and context only; what attention recomputes in its backward is not counted. The
+// backward of a product is two products of the same size.
+double flops_per_microbatch(const ModelConfig& model, const TrainShape& shape, const StageLayers& layers);
+double flops_per_microbatch(const ModelConfig& model, const TrainShape& shape);
+
+// The product of the largest hidden linear layer (the first of the MLP): c[m, n] = a[m, k] b[n, k]^T.
+struct GemmShape {
+  std::int64_t m = 0, n = 0, k = 0;
+};
+GemmShape largest_hidden_gemm(const ModelConfig& model, const TrainShape& shape);
+
+}  // namespace minipipe::core

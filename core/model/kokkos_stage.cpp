@@ -1,0 +1,324 @@
+#include "core/model/kokkos_stage.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "core/kernels/elementwise.hpp"
+#include "core/model/activation_arena.hpp"
+#include "core/model/embedding_layer.hpp"
+#include "core/model/fence.hpp"
+#include "core/model/loss_record.hpp"
+#include "core/model/region.hpp"
+#include "core/model/stage_layout.hpp"
+#include "schedules/error.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+// Views of all tensors of a stage in one flat buffer: its parameters, or their gradients.
+struct StageTensors {
+  StageTensors(const Vector<float>& buffer, const std::vector<ParameterEntry>& entries, const StageLayers& layers, bool tied) {
+    const auto matrix = [&](std::size_t e) {
+      return slice_matrix<float>(buffer, entries[e].offset, entries[e].shape[0], entries[e].shape[1]);
+    };
+    std::size_t next = 0;
+    if (layers.embedding) {
+      embedding = {matrix(0), matrix(1)};
+      next = 2;
+    }
+    for (int b = 0; b < layers.blocks; ++b, next += block_parameters) {
+      blocks.push_back(block_tensors<float>(buffer, entries, next));
+    }
+    if (layers.head) {
+      head.norm_weight = slice<float>(buffer, entries[next].offset, entries[next].size);
+      head.norm_bias = slice<float>(buffer, entries[next + 1].offset, entries[next + 1].size);
+      head.weight = tied ? embedding.tokens : matrix(next + 2);
+    }
+  }
+
+  EmbeddingTensors<float> embedding;
+  std::vector<BlockTensors<float>> blocks;
+  HeadTensors<float> head;
+};
+
+void check_messages(const char* name, const Matrix<float>& memory, bool needed, std::int64_t floats) {
+  if (needed && (memory.extent(0) == 0 || static_cast<std::int64_t>(memory.extent(1)) != floats)) {
+    throw RunError(std::string("message memory ") + name + " has " + std::to_string(memory.extent(0)) + " slots of " +
+                   std::to_string(memory.extent(1)) + " floats; slots of " + std::to_string(floats) + " are needed");
+  }
+}
+
+KokkosStageOptions checked(const KokkosStageOptions& options) {
+  validate(options.model, options.shape, options.stages);
+  if (options.activation_slots < 1 || options.window < 1) {
+    throw InputError("a stage needs at least one activation slot and one microbatch per update");
+  }
+  const std::int64_t floats = static_cast<std::int64_t>(options.shape.rows()) * options.model.width;
+  check_messages("activation_in", options.messages.activation_in, !options.layers.embedding, floats);
+  check_messages("gradient_out", options.messages.gradient_out, !options.layers.embedding, floats);
+  check_messages("activation_out", options.messages.activation_out, !options.layers.head, floats);
+  check_messages("gradient_in", options.messages.gradient_in, !options.layers.head, floats);
+  return options;
+}
+
+}  // namespace
+
+class KokkosStage::Implementation {
+ public:
+  Implementation(const KokkosStageOptions& given, BatchSource& batches)
+      : options(checked(given)),
+        source(batches),
+        layout(options),
+        store(space, options.model, options.layers, options.seed),
+        weights(store.parameters(), store.entries(), options.layers, options.model.tied),
+        gradients(store.gradients(), store.entries(), options.layers, options.model.tied),
+        activations("minipipe::model::activations", options.activation_slots, layout.slot_floats),
+        integers("minipipe::model::tokens", options.activation_slots, layout.slot_integers),
+        host_integers(Kokkos::create_mirror_view(integers.memory())),
+        workspaces("minipipe::model::workspace", layout.workspaces, layout.workspace_floats),
+        token_losses("minipipe::model::token_losses", layout.token_losses),
+        losses(layout.loss_capacity),
+        sum_workspace("minipipe::model::sum_workspace", layout.sum_workspace),
+        squares("minipipe::model::gradient_squares", layout.squares),
+        host_squares(Kokkos::create_mirror_view(squares)),
+        context{space, options.model, options.shape, options.seed} {}
+
+  int rows() const { return options.shape.rows(); }
+  const StageLayers& layers() const { return options.layers; }
+  Matrix<float> message(const Matrix<float>& memory, int slot) const {
+    return Matrix<float>(memory.data() + static_cast<std::size_t>(slot) * memory.extent(1), rows(), options.model.width);
+  }
+  Matrix<float> activation(int slot, std::size_t offset) const {
+    return slice_matrix<float>(activations.slot(slot), offset, rows(), options.model.width);
+  }
+  ConstMatrix<std::int32_t> tokens(int slot) const {
+    return slice_matrix<std::int32_t>(integers.slot(slot), layout.tokens, options.shape.microbatch_size,
+                                      options.shape.sequence);
+  }
+  ConstVector<std::int32_t> targets(int slot) const { return slice<std::int32_t>(integers.slot(slot), layout.targets, rows()); }
+  Vector<float> workspace(int slot) const { return workspaces.slot(options.split_backward ? slot : 0); }
+  Matrix<float> workspace_matrix(int slot, std::size_t offset) const {
+    return slice_matrix<float>(workspace(slot), offset, rows(), options.model.width);
+  }
+
+  void begin(std::int64_t microbatch, bool training) {
+    context.microbatch = microbatch;
+    context.training = training;
+  }
+
+  // Where the output of the layer before block `block` goes (block = number of blocks: the layer before the head).
+  Matrix<float> input_of(int block, int slot, int output) const {
+    if (block < layers().blocks) return activation(slot, layout.blocks[block].input);
+    if (layers().head) return activation(slot, layout.head.input);
+    return message(options.messages.activation_out, output);
+  }
+
+  void load_batch(BatchSource& from, std::int64_t microbatch, int slot) {
+    if (layout.slot_integers == 0) return;
+    std::int32_t* host = host_integers.data() + static_cast<std::size_t>(slot) * layout.slot_integers;
+    from.batch(microbatch, layers().embedding ? host + layout.tokens : nullptr,
+               layers().head ? host + layout.targets : nullptr);
+    if constexpr (!on_host) {
+      using Host = Kokkos::View<const std::int32_t*, Kokkos::LayoutRight, HostSpace, Unmanaged>;
+      Kokkos::deep_copy(space, integers.slot(slot), Host(host, layout.slot_integers));
+    }
+  }
+
+  void run_forward(BatchSource& from, int slot, int input, int output) {
+    load_batch(from, context.microbatch, slot);
+    if (layers().embedding) {
+      embedding_layer_forward<float>(context, weights.embedding, tokens(slot), input_of(0, slot, output));
+    } else {
+      copy<float>(space, flatten(input_of(0, slot, output)), flatten(message(options.messages.activation_in, input)));
+    }
+    for (int b = 0; b < layers().blocks; ++b) {
+      block_forward<float>(context, layers().first_block + b, weights.blocks[b], layout.blocks[b], activations.slot(slot),
+                           input_of(b + 1, slot, output));
+    }
+    if (layers().head) {
+      head_forward<float>(context, weights.head, layout.head, activations.slot(slot), targets(slot), token_losses);
+    }
+  }
+
+  // `whole`: each layer's weight half follows its input half at once, so that the layers can share one workspace.
+  void run_backward_input(int slot, int gradient_input, int gradient_output, bool whole) {
+    const Matrix<float> gradient =
+        layers().embedding ? workspace_matrix(slot, layout.gradient) : message(options.messages.gradient_out, gradient_output);
+    if (layers().head) {
+      const float scale = static_cast<float>(1.0 / (static_cast<double>(rows()) * static_cast<double>(options.window)));
+      head_backward_input<float>(context, weights.head, layout.head, activations.slot(slot), targets(slot), scale,
+                                 workspace_matrix(slot, layout.head_gradient), gradient, token_losses);
+      if (whole) head_weight(slot);
+    } else {
+      copy<float>(space, flatten(gradient), flatten(message(options.messages.gradient_in, gradient_input)));
+    }
+    for (int b = layers().blocks - 1; b >= 0; --b) {
+      block_backward_input<float>(context, layers().first_block + b, weights.blocks[b], layout.blocks[b],
+                                  activations.slot(slot), layout.block_gradients[b], workspace(slot), gradient);
+      if (whole) block_weight(b, slot);
+    }
+    if (whole && layers().embedding) embedding_weight(slot);
+  }
+
+  void head_weight(int slot) {
+    head_backward_weight<float>(context, gradients.head, layout.head, activations.slot(slot),
+                                workspace_matrix(slot, layout.head_gradient));
+  }
+  void block_weight(int b, int slot) {
+    block_backward_weight<float>(context, gradients.blocks[b], layout.blocks[b], activations.slot(slot),
+                                 layout.block_gradients[b], workspace(slot));
+  }
+  void embedding_weight(int slot) {
+    embedding_layer_backward_weight<float>(context, gradients.embedding, tokens(slot), workspace_matrix(slot, layout.gradient));
+  }
+
+  std::vector<double> gradient_squares() {
+    for (std::size_t e = 0; e < store.entries().size(); ++e) {
+      const ParameterEntry& entry = store.entries()[e];
+      sum_of_squares<float>(space, slice<double>(squares, e, 1), slice<float>(store.gradients(), entry.offset, entry.size),
+                            sum_workspace, false);
+    }
+    if constexpr (!on_host) Kokkos::deep_copy(space, host_squares, squares);
+    fence_instance(space, "before sums of squares are read on the host, because they were enqueued");
+    return {host_squares.data(), host_squares.data() + host_squares.size()};
+  }
+
+  // The factor that brings the norm down to options.clip_norm.
+  double clip_factor(const std::vector<double>& mine) const {
+    if (options.clip == Clip::none) return 1.0;
+    double total = 0;
+    if (options.clip == Clip::stage) {
+      for (const double square : mine) total += square;
+    } else {
+      if (!combine_squares) throw RunError("clipping by the global norm needs set_global_squares() before the first update");
+      total = combine_squares(mine);
+    }
+    return std::min(1.0, options.clip_norm / (std::sqrt(total) + 1e-6));
+  }
+
+  const KokkosStageOptions options;
+  BatchSource& source;
+  ExecutionSpace space;
+  const StageLayout layout;
+  ParameterStore store;
+  const StageTensors weights, gradients;
+  ActivationArena activations;
+  SlotArena<std::int32_t> integers;
+  OwnedVector<std::int32_t>::HostMirror host_integers;
+  ActivationArena workspaces;
+  OwnedVector<float> token_losses;
+  LossRecord losses;
+  OwnedVector<double> sum_workspace, squares;
+  OwnedVector<double>::HostMirror host_squares;
+  LayerContext context;
+  std::vector<MicrobatchLoss> evaluation_losses;
+  std::vector<GradientSquares> squares_taken;
+  std::function<double(const std::vector<double>&)> combine_squares;
+};
+
+KokkosStage::KokkosStage(const KokkosStageOptions& options, BatchSource& source)
+    : implementation_(std::make_unique<Implementation>(options, source)) {}
+
+KokkosStage::~KokkosStage() = default;
+
+void KokkosStage::forward(std::int64_t microbatch, int slot, int input, int output) {
+  const Region region("minipipe::stage::forward");
+  Implementation& m = *implementation_;
+  m.begin(microbatch, true);
+  m.run_forward(m.source, slot, input, output);
+  if (m.layers().head) m.losses.add(m.space, microbatch, m.token_losses, m.sum_workspace);
+}
+
+void KokkosStage::backward(std::int64_t microbatch, int slot, int gradient_input, int gradient_output) {
+  if (implementation_->options.split_backward) {
+    Stage::backward(microbatch, slot, gradient_input, gradient_output);
+    return;
+  }
+  const Region region("minipipe::stage::backward");
+  implementation_->begin(microbatch, true);
+  implementation_->run_backward_input(slot, gradient_input, gradient_output, true);
+}
+
+void KokkosStage::backward_input(std::int64_t microbatch, int slot, int gradient_input, int gradient_output) {
+  if (!implementation_->options.split_backward) throw RunError("this stage was made for whole backwards");
+  const Region region("minipipe::stage::backward_input");
+  implementation_->begin(microbatch, true);
+  implementation_->run_backward_input(slot, gradient_input, gradient_output, false);
+}
+
+void KokkosStage::backward_weight(std::int64_t microbatch, int slot) {
+  if (!implementation_->options.split_backward) throw RunError("this stage was made for whole backwards");
+  const Region region("minipipe::stage::backward_weight");
+  Implementation& m = *implementation_;
+  m.begin(microbatch, true);
+  if (m.layers().head) m.head_weight(slot);
+  for (int b = m.layers().blocks - 1; b >= 0; --b) m.block_weight(b, slot);
+  if (m.layers().embedding) m.embedding_weight(slot);
+}
+
+void KokkosStage::update(std::int64_t update) {
+  const Region region("minipipe::stage::update");
+  Implementation& m = *implementation_;
+  GradientSquares record{update, m.gradient_squares()};
+  const double factor = m.clip_factor(record.squares);
+  m.squares_taken.push_back(std::move(record));
+  adamw_update<float>(m.space, m.store.parameters(), m.store.first_moment(), m.store.second_moment(), m.store.gradients(),
+                      m.store.ranges(), m.options.adamw, learning_rate_at(update), update + 1, factor);
+  fill<float>(m.space, m.store.gradients(), 0.0f);
+}
+
+void KokkosStage::complete_output() {
+  fence_instance(implementation_->space, "before a message is sent, because the transport reads its memory");
+}
+
+void KokkosStage::evaluate(std::int64_t microbatch, BatchSource& source, int input, int output,
+                           std::vector<float>* token_losses) {
+  const Region region("minipipe::stage::evaluate");
+  Implementation& m = *implementation_;
+  m.begin(microbatch, false);
+  m.run_forward(source, 0, input, output);
+  if (!m.layers().head) return;
+  m.evaluation_losses.emplace_back(microbatch, m.losses.mean(m.space, m.token_losses, m.sum_workspace));
+  if (token_losses != nullptr) {
+    token_losses->resize(m.token_losses.size());
+    using Host = Kokkos::View<float*, Kokkos::LayoutRight, HostSpace, Unmanaged>;
+    Kokkos::deep_copy(m.space, Host(token_losses->data(), token_losses->size()), m.token_losses);
+    fence_instance(m.space, "before losses are read on the host, because their copy was enqueued");
+  }
+}
+
+std::vector<MicrobatchLoss> KokkosStage::take_losses() { return implementation_->losses.take(implementation_->space); }
+
+std::vector<MicrobatchLoss> KokkosStage::take_evaluation_losses() {
+  return std::exchange(implementation_->evaluation_losses, {});
+}
+
+std::vector<GradientSquares> KokkosStage::take_gradient_squares() { return std::exchange(implementation_->squares_taken, {}); }
+
+void KokkosStage::set_global_squares(std::function<double(const std::vector<double>& squares)> combine) {
+  implementation_->combine_squares = std::move(combine);
+}
+
+ParameterStore& KokkosStage::parameters() { return implementation_->store; }
+const ParameterStore& KokkosStage::parameters() const { return implementation_->store; }
+const KokkosStageOptions& KokkosStage::options() const { return implementation_->options; }
+
+double KokkosStage::learning_rate_at(std::int64_t update) const {
+  return learning_rate(update, implementation_->options.learning_rate);
+}
+
+StageBytes KokkosStage::bytes() const {
+  const Implementation& m = *implementation_;
+  StageBytes bytes;
+  bytes.parameters = m.store.parameters().size() * sizeof(float);
+  bytes.gradients = m.store.gradients().size() * sizeof(float);
+  bytes.optimizer = (m.store.first_moment().size() + m.store.second_moment().size()) * sizeof(float);
+  bytes.activations = m.activations.bytes() + m.integers.bytes() + m.workspaces.bytes() +
+                      m.token_losses.size() * sizeof(float) + m.losses.bytes() +
+                      (m.squares.size() + m.sum_workspace.size()) * sizeof(double);
+  return bytes;
+}
+
+}  // namespace minipipe::core

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/kernels/dropout.hpp"
+#include "core/model/model_config.hpp"
+#include "core/types/types.hpp"
+
+namespace minipipe::core {
+
+// LayerNorm's epsilon in GPT-2.
+inline constexpr double layer_norm_epsilon = 1e-5;
+
+// What all layers of a stage have in common while one microbatch passes.
+struct LayerContext {
+  ExecutionSpace space;
+  ModelConfig model;
+  TrainShape shape;
+  std::uint64_t seed = 0;
+  std::int64_t microbatch = 0;
+  bool training = true;  // false: no dropout
+
+  int rows() const { return shape.rows(); }
+
+  // `place` numbers all places of the unsplit model that drop, so that a mask does not depend on the partition.
+  Dropout dropout(int place) const {
+    return {training ? model.dropout : 0.0, seed, static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(microbatch)};
+  }
+};
+
+// Places that drop: the embedding, and three in each block.
+inline constexpr int embedding_dropout = 0;
+constexpr int attention_dropout(int block) { return 1 + 3 * block; }
+constexpr int attention_residual_dropout(int block) { return 2 + 3 * block; }
+constexpr int mlp_residual_dropout(int block) { return 3 + 3 * block; }
+
+}  // namespace minipipe::core

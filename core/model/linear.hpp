@@ -1,0 +1,24 @@
+#pragma once
+
+#include "core/types/types.hpp"
+
+namespace minipipe::core {
+
+// Linear layers with weights [out_features, in_features]. T is float or double.
+
+// out[R, O] = input[R, I] weight^T + bias.
+template <class T>
+void linear_forward(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<T> input, ConstMatrix<T> weight,
+                    ConstVector<T> bias);
+
+// input_gradient[R, I] = output_gradient[R, O] weight.
+template <class T>
+void linear_backward_input(const ExecutionSpace& space, Matrix<T> input_gradient, ConstMatrix<T> output_gradient,
+                           ConstMatrix<T> weight);
+
+// weight_gradient += output_gradient^T input; bias_gradient += column sums of output_gradient.
+template <class T>
+void linear_backward_weight(const ExecutionSpace& space, Matrix<T> weight_gradient, Vector<T> bias_gradient,
+                            ConstMatrix<T> output_gradient, ConstMatrix<T> input);
+
+}  // namespace minipipe::core

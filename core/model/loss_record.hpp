@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "core/kernels/reduce.hpp"
+#include "core/model/fence.hpp"
+#include "core/types/types.hpp"
+
+namespace minipipe::core {
+
+// Mean losses of microbatches. They stay on the device until somebody asks, so that a step does not wait for them.
+class LossRecord {
+ public:
+  // `capacity`: losses kept on the device; when it is full they move to the host, which waits once. 0: no losses here.
+  explicit LossRecord(std::size_t capacity)
+      : capacity_(capacity),
+        sums_("minipipe::model::losses", capacity > 0 ? capacity + 1 : 0),
+        host_(Kokkos::create_mirror_view(sums_)) {
+    waiting_.reserve(capacity);
+  }
+
+  // Enqueues the mean of `token_losses`; sums are in double and in a fixed order.
+  void add(const ExecutionSpace& space, std::int64_t microbatch, const Vector<float>& token_losses,
+           const Vector<double>& workspace) {
+    if (waiting_.size() == capacity_) collect(space);
+    sum<float>(space, slice<double>(sums_, waiting_.size(), 1), token_losses, workspace, false);
+    waiting_.push_back(microbatch);
+    tokens_ = static_cast<double>(token_losses.size());
+  }
+
+  // Waits and returns one mean at once.
+  double mean(const ExecutionSpace& space, const Vector<float>& token_losses, const Vector<double>& workspace) {
+    const Vector<double> result = slice<double>(sums_, capacity_, 1);
+    sum<float>(space, result, token_losses, workspace, false);
+    return read_scalar(space, result) / static_cast<double>(token_losses.size());
+  }
+
+  std::vector<std::pair<std::int64_t, double>> take(const ExecutionSpace& space) {
+    collect(space);
+    return std::exchange(done_, {});
+  }
+
+  std::size_t bytes() const { return sums_.size() * sizeof(double); }
+
+ private:
+  void collect(const ExecutionSpace& space) {
+    if (waiting_.empty()) return;
+    if constexpr (!on_host) Kokkos::deep_copy(space, host_, sums_);
+    fence_instance(space, "before losses are read on the host, because they were enqueued");
+    for (std::size_t i = 0; i < waiting_.size(); ++i) done_.emplace_back(waiting_[i], host_(i) / tokens_);
+    waiting_.clear();
+  }
+
+  std::size_t capacity_;
+  OwnedVector<double> sums_;
+  OwnedVector<double>::HostMirror host_;
+  std::vector<std::int64_t> waiting_;
+  std::vector<std::pair<std::int64_t, double>> done_;
+  double tokens_ = 1;
+};
+
+}  // namespace minipipe::core

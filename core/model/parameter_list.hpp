@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/model/model_config.hpp"
+#include "core/model/partition.hpp"
+
+namespace minipipe::core {
+
+// Numbers of a block's parameters, in the order they are stored.
+enum BlockParameter : int {
+  ln_1_weight,
+  ln_1_bias,
+  c_attn_weight,
+  c_attn_bias,
+  attn_c_proj_weight,
+  attn_c_proj_bias,
+  ln_2_weight,
+  ln_2_bias,
+  c_fc_weight,
+  c_fc_bias,
+  mlp_c_proj_weight,
+  mlp_c_proj_bias,
+  block_parameters
+};
+
+// How a parameter tensor starts.
+enum class Start { normal, normal_residual, zeros, ones };
+
+// One parameter tensor of a stage.
+struct ParameterEntry {
+  std::string name;        // Hugging Face GPT-2 name; linear weights are [out_features, in_features]
+  std::vector<int> shape;  // row-major
+  std::size_t size = 0;    // product of shape
+  std::size_t offset = 0;  // floats from the start of the stage's buffers; a multiple of 16, so that alignment does not
+                           // depend on the partition
+  bool decay = false;      // weight decay applies: matrices only
+  int global_index = 0;    // its place in the list of the unsplit model
+  Start start = Start::zeros;
+};
+
+// The tensors of a stage in ascending order of `global_index`: token and position embedding, the blocks, the final LayerNorm,
+// the head's matrix (absent when tied).
+std::vector<ParameterEntry> parameter_list(const ModelConfig& model, const StageLayers& layers);
+
+// The tensors of the unsplit model: entry i has global_index i. Offsets are those of a one-stage run.
+std::vector<ParameterEntry> parameter_list(const ModelConfig& model);
+
+// Floats of one buffer that holds these tensors, padding included.
+std::size_t buffer_floats(const std::vector<ParameterEntry>& entries);
+
+}  // namespace minipipe::core

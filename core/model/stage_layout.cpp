@@ -1,0 +1,73 @@
+#include "core/model/stage_layout.hpp"
+
+#include <algorithm>
+
+#include "core/kernels/reduce.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+constexpr std::size_t losses_kept = 64;
+
+}  // namespace
+
+StageLayout::StageLayout(const KokkosStageOptions& options) {
+  const ModelConfig& model = options.model;
+  const TrainShape& shape = options.shape;
+  const StageLayers& layers = options.layers;
+  const std::size_t rows = shape.rows();
+
+  Layout slot;
+  for (int b = 0; b < layers.blocks; ++b) blocks.push_back(block_activations(slot, model, shape));
+  if (layers.head) head = head_activations(slot, model, shape);
+  slot_floats = slot.end();
+
+  Layout integers;
+  if (layers.embedding) tokens = integers.take(rows);
+  if (layers.head) targets = integers.take(rows);
+  slot_integers = integers.end();
+
+  Layout work;
+  if (layers.embedding) gradient = work.take(rows * model.width);
+  if (options.split_backward) {
+    for (int b = 0; b < layers.blocks; ++b) block_gradients.push_back(core::block_gradients(work, model, shape));
+    if (layers.head) head_gradient = work.take(head_workspace(model, shape));
+    workspace_floats = work.end();
+    workspaces = options.activation_slots;
+  } else {
+    Layout block_work = work;
+    Layout head_work = work;
+    if (layers.blocks > 0) block_gradients.assign(layers.blocks, core::block_gradients(block_work, model, shape));
+    if (layers.head) head_gradient = head_work.take(head_workspace(model, shape));
+    workspace_floats = std::max(block_work.end(), head_work.end());
+  }
+
+  const std::vector<ParameterEntry> entries = parameter_list(model, layers);
+  std::size_t largest = 0;
+  for (const ParameterEntry& entry : entries) largest = std::max(largest, entry.size);
+  if (layers.head) {
+    token_losses = rows;
+    loss_capacity = losses_kept;
+    largest = std::max(largest, rows);
+  }
+  squares = entries.size();
+  sum_workspace = static_cast<std::size_t>(core::sum_workspace(static_cast<std::int64_t>(largest)));
+}
+
+StageBytes planned_memory(const KokkosStageOptions& options) {
+  const StageLayout layout(options);
+  const std::size_t buffer = buffer_floats(parameter_list(options.model, options.layers)) * sizeof(float);
+  StageBytes bytes;
+  bytes.parameters = buffer;
+  bytes.gradients = buffer;
+  bytes.optimizer = 2 * buffer;
+  const auto slots = static_cast<std::size_t>(options.activation_slots);
+  const std::size_t floats =
+      slots * layout.slot_floats + static_cast<std::size_t>(layout.workspaces) * layout.workspace_floats + layout.token_losses;
+  const std::size_t doubles = (layout.loss_capacity > 0 ? layout.loss_capacity + 1 : 0) + layout.squares + layout.sum_workspace;
+  bytes.activations = floats * sizeof(float) + slots * layout.slot_integers * sizeof(std::int32_t) + doubles * sizeof(double);
+  return bytes;
+}
+
+}  // namespace minipipe::core

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/model/block.hpp"
+#include "core/model/head_layer.hpp"
+#include "core/model/stage_options.hpp"
+
+namespace minipipe::core {
+
+// Where everything of a stage lies in its allocations. Made from the options alone, so that the memory plan and the stage
+// cannot disagree.
+struct StageLayout {
+  explicit StageLayout(const KokkosStageOptions& options);
+
+  // An activation slot, in floats. `head` is meaningful on the last stage only.
+  std::vector<BlockActivations> blocks;
+  HeadActivations head{};
+  std::size_t slot_floats = 0;
+
+  // The integers of a slot: tokens on the first stage, targets on the last.
+  std::size_t tokens = 0;
+  std::size_t targets = 0;
+  std::size_t slot_integers = 0;
+
+  // A gradient workspace, in floats. One for all backwards, its blocks lying on each other; with a split backward one per
+  // slot, because each layer's gradients wait there for the weight half.
+  std::size_t gradient = 0;  // [R, C] that runs down the layers; on the first stage only: others write it to the message
+  std::vector<BlockGradients> block_gradients;
+  std::size_t head_gradient = 0;
+  std::size_t workspace_floats = 0;
+  std::int64_t workspaces = 1;
+
+  // Losses of each token and, in double, of microbatches that were not taken yet (and one of an evaluation).
+  std::size_t token_losses = 0;
+  std::size_t loss_capacity = 0;
+
+  // For the sums of squares of gradients, in doubles.
+  std::size_t squares = 0;
+  std::size_t sum_workspace = 0;
+};
+
+}  // namespace minipipe::core
