@@ -66,6 +66,16 @@ Matrix<T> slice_matrix(const Vector<T>& vector, std::int64_t offset, std::int64_
   return Matrix<T>(vector.data() + offset, static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
 
+// Waits for everything enqueued on the instance. The reason is shown by profiling tools where Kokkos takes one (from 3.5 on).
+template <class Space>
+void fence(const Space& space, [[maybe_unused]] const char* reason) {
+  if constexpr (requires { space.fence(reason); }) {
+    space.fence(reason);
+  } else {
+    space.fence();
+  }
+}
+
 using RowRange = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
 using TeamPolicy = Kokkos::TeamPolicy<ExecutionSpace>;
 using TeamMember = TeamPolicy::member_type;
