@@ -17,8 +17,9 @@ class Hdf5Handle {
 
   Hdf5Handle() = default;
 
-  // Takes over `id`; throws RunError with `what` if it is not valid, that is if the call that made it failed.
-  Hdf5Handle(hid_t id, Close close, const std::string& what) : id_(id), close_(close) {
+  // Takes over `id`, to be closed by `closer`; throws RunError with `what` if it is not valid, that is if the call that made it
+  // failed.
+  Hdf5Handle(hid_t id, Close closer, const std::string& what) : id_(id), close_(closer) {
     if (id < 0) throw RunError("HDF5: " + what + " failed");
   }
 

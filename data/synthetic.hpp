@@ -21,8 +21,8 @@ class SyntheticLanguage {
   double probability(std::int64_t next, std::int64_t previous) const;
   const std::vector<double>& stationary() const { return stationary_; }
 
-  // Entropy rate in nats per token: - sum_i stationary(i) sum_j p(j|i) log p(j|i). The least mean loss of any model that sees
-  // the previous token.
+  // Entropy rate in nats per token: - sum_i stationary(i) sum_j p(j|i) log p(j|i), in closed form. The least mean loss of any
+  // model that sees the previous token.
   double entropy() const { return entropy_; }
 
   // Entropy of a single token in nats: the least mean loss of a model that ignores its context.

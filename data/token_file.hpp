@@ -46,8 +46,9 @@ class TokenFile {
   // Safe to call from several threads, except for HDF5 files of 1 GiB or more.
   void read(std::int64_t first, std::int64_t count, std::int32_t* out) const;
 
+  struct Contents;  // what is behind it (token_contents.hpp)
+
  private:
-  struct Contents;
   explicit TokenFile(std::unique_ptr<Contents> contents);
   friend TokenFile open_token_file(const std::string&, std::int64_t, std::int64_t, const std::string&);
 
@@ -56,8 +57,8 @@ class TokenFile {
 
 // Opens a token file of any form for a model with `vocab` ids and windows of `sequence` inputs.
 // `key` names the place the path came from in messages ("data.train").
-// Throws InputError, with key, path, what was found and the remedy, if the file is missing, empty, truncated, of a foreign kind,
-// shorter than sequence + 1 tokens, or holds an id that is not below `vocab`.
+// Throws InputError, with key, path, what was found and the remedy, if the file is missing, empty, truncated, of a foreign
+// kind, shorter than sequence + 1 tokens, or holds an id that is not below `vocab`.
 TokenFile open_token_file(const std::string& path, std::int64_t vocab, std::int64_t sequence, const std::string& key);
 
 }  // namespace minipipe::data

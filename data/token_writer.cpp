@@ -1,0 +1,116 @@
+#include "data/token_writer.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "data/file_descriptor.hpp"
+
+namespace minipipe::data {
+namespace {
+
+constexpr hsize_t chunk_tokens = 1 << 17;
+
+void write_attribute(hid_t file, const char* name, hid_t type, const void* value, hid_t stored) {
+  const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose, "making a dataspace");
+  const Hdf5Handle attribute(H5Acreate2(file, name, stored, space.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
+                             std::string("making the attribute ") + name);
+  check_hdf5(H5Awrite(attribute.id(), type, value), std::string("writing the attribute ") + name);
+}
+
+void write_text(hid_t file, const char* name, const std::string& value) {
+  const Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose, "copying a type");
+  check_hdf5(H5Tset_size(type.id(), value.size() + 1), "setting a type's size");
+  write_attribute(file, name, type.id(), value.c_str(), type.id());
+}
+
+[[noreturn]] void fail(const std::string& path, const std::string& doing, int error) {
+  throw RunError("cannot write '" + path + "': " + doing + " failed" +
+                 (error != 0 ? " (" + std::string(std::strerror(error)) + ")" : "") +
+                 "; check that the folder is writable and has space left");
+}
+
+}  // namespace
+
+TokenWriter::TokenWriter(const std::string& path, std::int64_t vocab, const std::string& tokenizer)
+    : path_(path), temporary_(path + ".tmp") {
+  const Hdf5Quiet quiet;
+  // Opened by hand first, because errno says why a file cannot be made and HDF5 does not.
+  const FileDescriptor made(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!made) fail(path_, "making " + temporary_, errno);
+  try {
+    file_ = Hdf5Handle(H5Fcreate(temporary_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose,
+                       "making '" + temporary_ + "'");
+    const hsize_t none = 0;
+    const hsize_t unlimited = H5S_UNLIMITED;
+    const Hdf5Handle space(H5Screate_simple(1, &none, &unlimited), H5Sclose, "making a dataspace");
+    const Hdf5Handle layout(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "making a property list");
+    check_hdf5(H5Pset_chunk(layout.id(), 1, &chunk_tokens), "setting the chunk size");
+    check_hdf5(H5Pset_fill_time(layout.id(), H5D_FILL_TIME_NEVER), "setting the fill time");
+    const hid_t stored = vocab <= 256 ? H5T_STD_U8LE : vocab <= 65536 ? H5T_STD_U16LE : H5T_STD_U32LE;
+    dataset_ = Hdf5Handle(H5Dcreate2(file_.id(), "tokens", stored, space.id(), H5P_DEFAULT, layout.id(), H5P_DEFAULT), H5Dclose,
+                          "making /tokens in '" + temporary_ + "'");
+    const std::int64_t version = 1;
+    write_text(file_.id(), "format", "minipipe tokens");
+    write_attribute(file_.id(), "version", H5T_NATIVE_INT64, &version, H5T_STD_I64LE);
+    write_attribute(file_.id(), "vocab", H5T_NATIVE_INT64, &vocab, H5T_STD_I64LE);
+    write_text(file_.id(), "tokenizer", tokenizer);
+  } catch (...) {
+    ::unlink(temporary_.c_str());
+    throw;
+  }
+}
+
+TokenWriter::~TokenWriter() {
+  if (published_) return;
+  const Hdf5Quiet quiet;
+  dataset_ = Hdf5Handle();
+  file_ = Hdf5Handle();
+  ::unlink(temporary_.c_str());
+}
+
+void TokenWriter::append(std::span<const std::uint8_t> ids) { append_as(H5T_NATIVE_UINT8, ids.data(), ids.size()); }
+void TokenWriter::append(std::span<const std::uint16_t> ids) { append_as(H5T_NATIVE_UINT16, ids.data(), ids.size()); }
+void TokenWriter::append(std::span<const std::int32_t> ids) { append_as(H5T_NATIVE_INT32, ids.data(), ids.size()); }
+
+void TokenWriter::append_as(hid_t native, const void* ids, std::size_t count) {
+  if (count == 0) return;
+  const Hdf5Quiet quiet;
+  const auto start = static_cast<hsize_t>(size_);
+  const auto extent = static_cast<hsize_t>(count);
+  const hsize_t total = start + extent;
+  errno = 0;
+  if (H5Dset_extent(dataset_.id(), &total) < 0) fail(path_, "extending /tokens", errno);
+  const Hdf5Handle to(H5Dget_space(dataset_.id()), H5Sclose, "reading the size of /tokens");
+  const Hdf5Handle from(H5Screate_simple(1, &extent, nullptr), H5Sclose, "making a dataspace");
+  check_hdf5(H5Sselect_hyperslab(to.id(), H5S_SELECT_SET, &start, nullptr, &extent, nullptr), "selecting tokens");
+  errno = 0;
+  if (H5Dwrite(dataset_.id(), native, from.id(), to.id(), H5P_DEFAULT, ids) < 0) fail(path_, "writing tokens", errno);
+  size_ += static_cast<std::int64_t>(count);
+}
+
+void TokenWriter::set_entropy(double entropy) {
+  const Hdf5Quiet quiet;
+  write_attribute(file_.id(), "entropy", H5T_NATIVE_DOUBLE, &entropy, H5T_IEEE_F64LE);
+}
+
+void TokenWriter::close() {
+  const Hdf5Quiet quiet;
+  errno = 0;
+  if (H5Dflush(dataset_.id()) < 0 || H5Fflush(file_.id(), H5F_SCOPE_LOCAL) < 0) fail(path_, "flushing", errno);
+  dataset_.close("/tokens of '" + temporary_ + "'");
+  file_.close("'" + temporary_ + "'");
+  // On the disk before the rename: after a crash there is the old file or the whole new one.
+  const FileDescriptor written(::open(temporary_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!written || ::fsync(written.get()) != 0) fail(path_, "flushing", errno);
+}
+
+void TokenWriter::publish() {
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "renaming " + temporary_, errno);
+  published_ = true;
+}
+
+}  // namespace minipipe::data

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "data/hdf5_handle.hpp"
+
+namespace minipipe::data {
+
+// Writes one token file (HDF5 form) under the temporary name PATH.tmp and renames it when told that it is complete. Without
+// publish(), the destructor removes the temporary file: PATH is whole or as it was.
+// Every member but the destructor throws RunError, with path and cause, if the file cannot be written.
+class TokenWriter {
+ public:
+  // Ids are stored as uint8, uint16 or uint32: the smallest that holds vocab - 1.
+  TokenWriter(const std::string& path, std::int64_t vocab, const std::string& tokenizer);
+  TokenWriter(const TokenWriter&) = delete;
+  TokenWriter& operator=(const TokenWriter&) = delete;
+  ~TokenWriter();
+
+  void append(std::span<const std::uint8_t> ids);
+  void append(std::span<const std::uint16_t> ids);
+  void append(std::span<const std::int32_t> ids);
+
+  // Nats per token of the source, where it is known.
+  void set_entropy(double entropy);
+
+  std::int64_t size() const { return size_; }
+  const std::string& path() const { return path_; }
+
+  // Flushes and closes the temporary file; then publish() renames it. Two steps, so that of several files none is renamed
+  // before all are complete.
+  void close();
+  void publish();
+
+ private:
+  void append_as(hid_t native, const void* ids, std::size_t count);
+
+  std::string path_;
+  std::string temporary_;
+  std::int64_t size_ = 0;
+  bool published_ = false;
+  Hdf5Handle file_;
+  Hdf5Handle dataset_;
+};
+
+}  // namespace minipipe::data
