@@ -1,0 +1,119 @@
+#include "core/io/durable.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "schedules/error.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const fs::path& path, const char* what, int error) {
+  throw RunError(path.string() + ": cannot " + what + ": " + std::strerror(error));
+}
+
+// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  Descriptor(const fs::path& path, int flags, const char* what)
+      : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (fd_ < 0) fail(path, what, errno);
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  std::size_t read(char* bytes, std::size_t count) {
+    for (;;) {
+      const ssize_t got = ::read(fd_, bytes, count);
+      if (got >= 0) return static_cast<std::size_t>(got);
+      if (errno != EINTR) fail(path_, "read", errno);
+    }
+  }
+  void write(const char* bytes, std::size_t count) {
+    while (count > 0) {
+      const ssize_t put = ::write(fd_, bytes, count);
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) fail(path_, "write", errno);
+      bytes += put;
+      count -= static_cast<std::size_t>(put);
+    }
+  }
+  void sync() {
+    // EINVAL: a file system that has no such operation, where there is nothing to wait for.
+    if (::fsync(fd_) != 0 && errno != EINVAL) fail(path_, "flush", errno);
+  }
+  void close() {
+    if (::close(std::exchange(fd_, -1)) != 0) fail(path_, "close", errno);
+  }
+
+ private:
+  fs::path path_;
+  int fd_;
+};
+
+}  // namespace
+
+fs::path temporary_name(const fs::path& final_name) {
+  std::string name(".");
+  name += final_name.filename().string();
+  name += ".tmp";
+  return final_name.parent_path() / name;
+}
+
+void sync_file(const fs::path& file) {
+  Descriptor descriptor(file, O_RDONLY, "open");
+  descriptor.sync();
+  descriptor.close();
+}
+
+void sync_folder(const fs::path& folder) {
+  Descriptor descriptor(folder.empty() ? fs::path(".") : folder, O_RDONLY | O_DIRECTORY, "open the folder");
+  descriptor.sync();
+  descriptor.close();
+}
+
+void publish(const fs::path& temporary, const fs::path& final_name) {
+  sync_file(temporary);
+  if (::rename(temporary.c_str(), final_name.c_str()) != 0) fail(final_name, "rename the temporary file to this name", errno);
+  sync_folder(final_name.parent_path());
+}
+
+void write_text(const fs::path& file, const std::string& text) {
+  TemporaryFile temporary(file);
+  Descriptor descriptor(temporary.path(), O_WRONLY | O_CREAT | O_TRUNC, "create");
+  descriptor.write(text.data(), text.size());
+  descriptor.close();
+  temporary.publish();
+}
+
+void copy_bytes(const fs::path& from, const fs::path& to) {
+  Descriptor source(from, O_RDONLY, "open");
+  Descriptor target(to, O_WRONLY | O_CREAT | O_TRUNC, "create");
+  std::vector<char> buffer(std::size_t{1} << 20);
+  while (const std::size_t count = source.read(buffer.data(), buffer.size())) target.write(buffer.data(), count);
+  target.close();
+}
+
+TemporaryFile::TemporaryFile(fs::path final_name) : final_name_(std::move(final_name)), path_(temporary_name(final_name_)) {}
+
+TemporaryFile::~TemporaryFile() {
+  // After a publish there is no file of this name, and removing nothing is not an error.
+  std::error_code ignored;
+  fs::remove(path_, ignored);
+}
+
+void TemporaryFile::publish() { core::publish(path_, final_name_); }
+
+}  // namespace minipipe::core

@@ -1,0 +1,47 @@
+#include "core/io/summary.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "core/io/durable.hpp"
+#include "schedules/error.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+void add(nlohmann::ordered_json& object, const std::string& key, const nlohmann::ordered_json& value) {
+  if (object.contains(key)) throw RunError("summary: the key '" + key + "' is given twice");
+  object[key] = value;
+}
+
+}  // namespace
+
+std::string to_json(const Summary& summary) {
+  nlohmann::ordered_json object;
+  object["schedule"] = summary.schedule;
+  object["ranks"] = summary.ranks;
+  object["stages"] = summary.stages;
+  object["replicas"] = summary.replicas;
+  object["steps"] = summary.steps;
+  object["tokens_per_s"] = summary.tokens_per_s;
+  object["step_time_s"] = summary.step_time_s;
+  object["compute_share"] = summary.compute_share;
+  object["wait_share"] = summary.wait_share;
+  object["bubble_share"] = summary.bubble_share;
+  object["gemm_fraction"] = summary.gemm_fraction;
+  object["final_loss"] = summary.final_loss;
+  object["validation_loss"] = summary.validation_loss;
+  object["peak_bytes"] = summary.peak_bytes;
+  object["version_gap"]["max"] = summary.version_gap_max;
+  object["version_gap"]["mean"] = summary.version_gap_mean;
+  object["seconds"] = nlohmann::ordered_json::object();
+  for (const auto& [purpose, by_rank] : summary.seconds) object["seconds"][purpose] = by_rank;
+  for (const auto& [key, value] : summary.numbers) add(object, key, value);
+  for (const auto& [key, value] : summary.texts) add(object, key, value);
+  // dump writes non-finite numbers as null; bytes that are not UTF-8 (a path, a host name) are replaced, not fatal.
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+void write_summary(const std::filesystem::path& file, const Summary& summary) { write_text(file, to_json(summary) + "\n"); }
+
+}  // namespace minipipe::core
