@@ -1,0 +1,170 @@
+#include "core/kernels/attention_tiles.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+// k and v are transposed (depth x attention_tile) where they meet queries, k also straight for the gradient of the queries.
+template <class T>
+struct BackwardTiles {
+  T *q, *dout, *k, *dk, *dv, *dq, *k_transposed, *v_transposed, *p, *ds, *row_dot;
+
+  KOKKOS_INLINE_FUNCTION static std::size_t elements(const AttentionSizes& z) {
+    return static_cast<std::size_t>(attention_tile) * (6 * z.padded_depth + 2 * z.depth + 2 * attention_tile + 1);
+  }
+  KOKKOS_INLINE_FUNCTION BackwardTiles(T* memory, const AttentionSizes& z) {
+    const int wide = attention_tile * z.padded_depth, tall = attention_tile * z.depth, square = attention_tile * attention_tile;
+    q = memory;
+    dout = q + wide;
+    k = dout + wide;
+    dk = k + wide;
+    dv = dk + wide;
+    dq = dv + wide;
+    k_transposed = dq + wide;
+    v_transposed = k_transposed + tall;
+    p = v_transposed + tall;
+    ds = p + square;
+    row_dot = ds + square;
+  }
+};
+
+// Row i: p holds scores and ds holds dout.v; afterwards p holds the probabilities as they met the values (after dropout) and ds
+// the gradient of the scores. Entries from `visible` to `end` become 0.
+template <class T>
+KOKKOS_INLINE_FUNCTION void score_gradient_row(const BackwardTiles<T>& t, int i, int visible, int end, T logsumexp, bool masked,
+                                               const DropoutMask<T>& mask, const AttentionSizes& z, std::int64_t head,
+                                               std::int64_t query, std::int64_t first_key) {
+  T* p = t.p + i * attention_tile;
+  T* ds = t.ds + i * attention_tile;
+  const T dot = t.row_dot[i];
+  for (int j = 0; j < visible; ++j) {
+    p[j] = exponential(p[j] - logsumexp);
+  }
+  if (masked) {
+    mask_row(mask, z, head, query, first_key, ds, visible);
+  }
+  for (int j = 0; j < visible; ++j) {
+    ds[j] = p[j] * (ds[j] - dot);
+  }
+  if (masked) {
+    mask_row(mask, z, head, query, first_key, p, visible);
+  }
+  for (int j = visible; j < end; ++j) {
+    p[j] = 0;
+    ds[j] = 0;
+  }
+}
+
+template <class T>
+KOKKOS_INLINE_FUNCTION void store_tile(const TeamMember& team, T* target, std::int64_t stride, const T* tile, int padded_depth,
+                                       int rows, int depth) {
+  Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows), [&](const int i) {
+    for (int d = 0; d < depth; ++d) {
+      target[i * stride + d] = tile[i * padded_depth + d];
+    }
+  });
+  team.team_barrier();
+}
+
+}  // namespace
+
+// One team per head: the gradient of the queries is added up over key tiles in ascending order, in place.
+template <class T>
+void attention_backward(const ExecutionSpace& space, Matrix<T> qkv_gradient, ConstMatrix<T> output_gradient, ConstMatrix<T> qkv,
+                        ConstMatrix<T> out, ConstVector<T> logsumexp, const AttentionShape& shape, const Dropout& dropout) {
+  const std::int64_t rows = shape.batch * shape.sequence, columns = extent(out, 1);
+  require_attention(extent(out, 0) == rows && extent(qkv, 0) == rows && extent(qkv, 1) == 3 * columns &&
+                        extent(qkv_gradient, 0) == rows && extent(qkv_gradient, 1) == 3 * columns &&
+                        extent(output_gradient, 0) == rows && extent(output_gradient, 1) == columns &&
+                        extent(logsumexp, 0) == rows * shape.heads,
+                    shape, columns, dropout, "attention_backward");
+  const AttentionSizes z(shape, columns);
+  const DropoutMask<T> mask(dropout);
+  const bool masked = dropout.probability > 0;
+  const T score_scale = static_cast<T>(1 / std::sqrt(static_cast<double>(z.depth)));
+  Kokkos::parallel_for(
+      "minipipe::attention::backward",
+      attention_policy(space, shape.batch * shape.heads, BackwardTiles<T>::elements(z) * sizeof(T)),
+      KOKKOS_LAMBDA(const TeamMember& team) {
+        const BackwardTiles<T> t(static_cast<T*>(team.team_shmem().get_shmem(BackwardTiles<T>::elements(z) * sizeof(T))), z);
+        const std::int64_t head = team.league_rank();
+        const std::int64_t first_row = head / z.heads * z.sequence;
+        const std::int64_t column = head % z.heads * z.depth;
+        const T* source = qkv.data() + first_row * z.stride + column;
+        T* target = qkv_gradient.data() + first_row * z.stride + column;
+        const int wide = z.padded_depth, depth = z.depth;
+        const auto zero = [](int) { return 0; };
+        const auto all_depth = [=](int) { return depth; };
+        const auto all_columns = [=](int) { return wide; };
+        for (int key_tile = 0; key_tile < z.tiles; ++key_tile) {
+          const std::int64_t first_key = static_cast<std::int64_t>(key_tile) * attention_tile;
+          const int keys = z.filled(key_tile), padded_keys = round_up(keys, tile_rows);
+          const T* keys_source = source + first_key * z.stride + z.width;
+          load_tile(team, t.k, padded_keys, wide, keys_source, z.stride, keys, depth, score_scale);
+          load_transposed(team, t.k_transposed, attention_tile, keys_source, z.stride, keys, depth);
+          load_transposed(team, t.v_transposed, attention_tile, keys_source + z.width, z.stride, keys, depth);
+          load_tile(team, t.dk, padded_keys, wide, keys_source, z.stride, 0, depth, T(1));
+          load_tile(team, t.dv, padded_keys, wide, keys_source, z.stride, 0, depth, T(1));
+          for (int tile = key_tile; tile < z.tiles; ++tile) {
+            const std::int64_t first_query = static_cast<std::int64_t>(tile) * attention_tile;
+            const int queries = z.filled(tile), padded = round_up(queries, tile_rows);
+            const bool diagonal = key_tile == tile;
+            const std::int64_t query_row = first_row + first_query;
+            const T* gradient = output_gradient.data() + query_row * z.width + column;
+            const T* result = out.data() + query_row * z.width + column;
+            load_tile(team, t.q, padded, wide, source + first_query * z.stride, z.stride, queries, depth, score_scale);
+            load_tile(team, t.dout, padded, wide, gradient, z.width, queries, depth, T(1));
+            const auto seen = [=](int i) { return diagonal && i + tile_rows < keys ? i + tile_rows : keys; };
+            const auto seen_columns = [=](int i) { return round_up(seen(i), tile_columns); };
+            tile_multiply<false, false>(team, padded, t.p, attention_tile, t.q, wide, t.k_transposed, attention_tile, zero,
+                                        all_depth, seen_columns);
+            tile_multiply<false, false>(team, padded, t.ds, attention_tile, t.dout, wide, t.v_transposed, attention_tile, zero,
+                                        all_depth, seen_columns);
+            Kokkos::parallel_for(Kokkos::TeamThreadRange(team, padded), [&](const int i) {
+              if (i >= queries) {
+                for (int j = 0; j < attention_tile; ++j) {
+                  t.p[i * attention_tile + j] = 0;
+                  t.ds[i * attention_tile + j] = 0;
+                }
+                return;
+              }
+              T lanes[sum_lanes] = {};
+              for (int d = 0; d < depth; ++d) {
+                lanes[d % sum_lanes] += gradient[i * z.width + d] * result[i * z.width + d];
+              }
+              T dot = 0;
+              for (const T lane : lanes) {
+                dot += lane;
+              }
+              t.row_dot[i] = dot;
+              const int visible = diagonal && i + 1 < keys ? i + 1 : keys;
+              score_gradient_row(t, i, visible, attention_tile, logsumexp(head * z.sequence + first_query + i), masked, mask, z,
+                                 head, first_query + i, first_key);
+            });
+            team.team_barrier();
+            // Queries before the key see nothing of it: on the diagonal the sum over queries starts at the row block.
+            const auto from = [=](int j) { return diagonal ? j : 0; };
+            const auto to = [=](int) { return queries; };
+            tile_multiply<true, true>(team, padded_keys, t.dv, wide, t.p, attention_tile, t.dout, wide, from, to, all_columns);
+            tile_multiply<true, true>(team, padded_keys, t.dk, wide, t.ds, attention_tile, t.q, wide, from, to, all_columns);
+            if (key_tile == 0) {
+              load_tile(team, t.dq, padded, wide, source, z.stride, 0, depth, T(1));
+            } else {
+              load_tile(team, t.dq, padded, wide, static_cast<const T*>(target + first_query * z.stride), z.stride, queries,
+                        depth, T(1));
+            }
+            tile_multiply<false, true>(team, padded, t.dq, wide, t.ds, attention_tile, t.k, wide, zero, seen, all_columns);
+            store_tile(team, target + first_query * z.stride, z.stride, t.dq, wide, queries, depth);
+          }
+          store_tile(team, target + first_key * z.stride + z.width, z.stride, t.dk, wide, keys, depth);
+          store_tile(team, target + first_key * z.stride + 2 * z.width, z.stride, t.dv, wide, keys, depth);
+        }
+      });
+}
+
+template void attention_backward<float>(const ExecutionSpace&, Matrix<float>, ConstMatrix<float>, ConstMatrix<float>,
+                                        ConstMatrix<float>, ConstVector<float>, const AttentionShape&, const Dropout&);
+template void attention_backward<double>(const ExecutionSpace&, Matrix<double>, ConstMatrix<double>, ConstMatrix<double>,
+                                         ConstMatrix<double>, ConstVector<double>, const AttentionShape&, const Dropout&);
+
+}  // namespace minipipe::core

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <limits>
+
+#include "core/kernels/attention.hpp"
+#include "core/kernels/loops.hpp"
+#include "core/kernels/philox.hpp"
+#include "core/kernels/shape.hpp"
+#include "core/kernels/tile.hpp"
+
+// What the forward and the backward of attention share.
+namespace minipipe::core {
+
+// Queries and keys per tile. On a device all tiles must fit in the shared memory of one block.
+inline constexpr int attention_tile = on_host ? 64 : 16;
+
+struct AttentionSizes {
+  std::int64_t sequence = 0, heads = 0, width = 0, stride = 0, mask_groups = 0;
+  int depth = 0, padded_depth = 0, tiles = 0;
+
+  AttentionSizes(const AttentionShape& shape, std::int64_t columns)
+      : sequence(shape.sequence),
+        heads(shape.heads),
+        width(columns),
+        stride(3 * columns),
+        mask_groups((shape.sequence + 3) / 4),
+        depth(static_cast<int>(columns / shape.heads)),
+        padded_depth(round_up(depth, tile_columns)),
+        tiles(static_cast<int>((shape.sequence + attention_tile - 1) / attention_tile)) {}
+
+  // Positions of a tile that exist.
+  KOKKOS_INLINE_FUNCTION int filled(int tile) const {
+    const std::int64_t left = sequence - static_cast<std::int64_t>(tile) * attention_tile;
+    return left < attention_tile ? static_cast<int>(left) : attention_tile;
+  }
+};
+
+inline void require_attention(bool fits, const AttentionShape& shape, std::int64_t columns, const Dropout& dropout,
+                              const char* kernel) {
+  require_shape(fits && shape.heads > 0 && columns % shape.heads == 0 && dropout.probability >= 0 && dropout.probability < 1,
+                kernel);
+}
+
+// Multiplies row values[0 .. count) of probabilities by their factors; keys start at first_key, a multiple of 4.
+template <class T>
+KOKKOS_INLINE_FUNCTION void mask_row(const DropoutMask<T>& mask, const AttentionSizes& sizes, std::int64_t head,
+                                     std::int64_t query, std::int64_t first_key, T* values, int count) {
+  const std::int64_t group = (head * sizes.sequence + query) * sizes.mask_groups + first_key / 4;
+  for (int j = 0; j < count; j += 4) {
+    T factors[4];
+    mask.factors(factors, static_cast<std::uint64_t>(group + j / 4));
+    for (int l = 0; l < 4 && j + l < count; ++l) {
+      values[j + l] *= factors[l];
+    }
+  }
+}
+
+inline TeamPolicy attention_policy(const ExecutionSpace& space, std::int64_t teams, std::size_t scratch_bytes) {
+  TeamPolicy policy(space, static_cast<int>(teams), on_host ? 1 : device_team_size);
+  policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(scratch_bytes)));
+  return policy;
+}
+
+}  // namespace minipipe::core

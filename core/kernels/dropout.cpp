@@ -1,0 +1,39 @@
+#include "core/kernels/dropout.hpp"
+
+#include "core/kernels/elementwise.hpp"
+#include "core/kernels/loops.hpp"
+#include "core/kernels/philox.hpp"
+#include "core/kernels/shape.hpp"
+
+namespace minipipe::core {
+
+template <class T>
+void dropout(const ExecutionSpace& space, Vector<T> out, ConstVector<T> input, const Dropout& options) {
+  const std::int64_t count = extent(input, 0);
+  require_shape(extent(out, 0) == count && options.probability >= 0 && options.probability < 1, "dropout");
+  if (options.probability == 0) {
+    if (out.data() != input.data()) {
+      copy<T>(space, out, input);
+    }
+    return;
+  }
+  const DropoutMask<T> mask(options);
+  T* result = out.data();
+  const T* values = input.data();
+  for_elements(
+      "minipipe::dropout::apply", space, (count + 3) / 4, KOKKOS_LAMBDA(const std::int64_t group) {
+        T factors[4];
+        mask.factors(factors, static_cast<std::uint64_t>(group));
+        for (int l = 0; l < 4; ++l) {
+          const std::int64_t i = 4 * group + l;
+          if (i < count) {
+            result[i] = values[i] * factors[l];
+          }
+        }
+      });
+}
+
+template void dropout<float>(const ExecutionSpace&, Vector<float>, ConstVector<float>, const Dropout&);
+template void dropout<double>(const ExecutionSpace&, Vector<double>, ConstVector<double>, const Dropout&);
+
+}  // namespace minipipe::core

@@ -1,0 +1,50 @@
+#include "core/kernels/elementwise.hpp"
+
+#include "core/kernels/loops.hpp"
+#include "core/kernels/shape.hpp"
+
+namespace minipipe::core {
+
+template <class T>
+void residual_add(const ExecutionSpace& space, Vector<T> out, ConstVector<T> a, ConstVector<T> b) {
+  require_shape(out.extent(0) == a.extent(0) && out.extent(0) == b.extent(0), "residual_add");
+  T* result = out.data();
+  const T* left = a.data();
+  const T* right = b.data();
+  for_elements(
+      "minipipe::residual::add", space, extent(out, 0),
+      KOKKOS_LAMBDA(const std::int64_t i) { result[i] = left[i] + right[i]; });
+}
+
+template <class T>
+void scale(const ExecutionSpace& space, Vector<T> values, T factor) {
+  T* v = values.data();
+  for_elements(
+      "minipipe::elementwise::scale", space, extent(values, 0), KOKKOS_LAMBDA(const std::int64_t i) { v[i] *= factor; });
+}
+
+template <class T>
+void fill(const ExecutionSpace& space, Vector<T> values, T value) {
+  T* v = values.data();
+  for_elements(
+      "minipipe::elementwise::fill", space, extent(values, 0), KOKKOS_LAMBDA(const std::int64_t i) { v[i] = value; });
+}
+
+template <class T>
+void copy(const ExecutionSpace& space, Vector<T> out, ConstVector<T> values) {
+  require_shape(out.extent(0) == values.extent(0), "copy");
+  T* result = out.data();
+  const T* v = values.data();
+  for_elements(
+      "minipipe::elementwise::copy", space, extent(out, 0), KOKKOS_LAMBDA(const std::int64_t i) { result[i] = v[i]; });
+}
+
+#define MINIPIPE_INSTANTIATE(T)                                                                    \
+  template void residual_add<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>, ConstVector<T>); \
+  template void scale<T>(const ExecutionSpace&, Vector<T>, T);                                     \
+  template void fill<T>(const ExecutionSpace&, Vector<T>, T);                                      \
+  template void copy<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>);
+MINIPIPE_INSTANTIATE(float)
+MINIPIPE_INSTANTIATE(double)
+
+}  // namespace minipipe::core

@@ -1,0 +1,61 @@
+#include "core/kernels/embedding.hpp"
+
+#include "core/kernels/loops.hpp"
+#include "core/kernels/shape.hpp"
+
+namespace minipipe::core {
+
+template <class T>
+void embedding_forward(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<std::int32_t> tokens, ConstMatrix<T> token_table,
+                       ConstMatrix<T> position_table) {
+  const std::int64_t sequence = extent(tokens, 1), columns = extent(out, 1);
+  require_shape(out.extent(0) == tokens.size() && extent(token_table, 1) == columns && extent(position_table, 1) == columns &&
+                    extent(position_table, 0) >= sequence,
+                "embedding_forward");
+  for_rows(
+      "minipipe::embedding::forward", space, extent(out, 0), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
+        const T* token = row_pointer(token_table, tokens.data()[row]);
+        const T* position = row_pointer(position_table, row % sequence);
+        T* result = row_pointer(out, row);
+        row_for(member, columns, [=](const std::int64_t c) { result[c] = token[c] + position[c]; });
+      });
+}
+
+template <class T>
+void embedding_backward(const ExecutionSpace& space, Matrix<T> token_gradient, Matrix<T> position_gradient,
+                        ConstMatrix<T> output_gradient, ConstMatrix<std::int32_t> tokens) {
+  const std::int64_t batch = extent(tokens, 0), sequence = extent(tokens, 1);
+  const std::int64_t rows = extent(output_gradient, 0), columns = extent(output_gradient, 1);
+  require_shape(rows == batch * sequence && extent(token_gradient, 1) == columns && extent(position_gradient, 1) == columns &&
+                    extent(position_gradient, 0) >= sequence,
+                "embedding_backward");
+  for_column_groups(
+      "minipipe::embedding::backward_tokens", space, columns,
+      KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
+        for (std::int64_t row = 0; row < rows; ++row) {
+          const T* source = row_pointer(output_gradient, row) + first;
+          T* target = row_pointer(token_gradient, tokens.data()[row]) + first;
+#pragma GCC ivdep
+          for (std::int64_t j = 0; j < width; ++j) {
+            target[j] += source[j];
+          }
+        }
+      });
+  for_rows(
+      "minipipe::embedding::backward_positions", space, sequence, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t t) {
+        T* target = row_pointer(position_gradient, t);
+        for (std::int64_t b = 0; b < batch; ++b) {
+          const T* source = row_pointer(output_gradient, b * sequence + t);
+          row_for(member, columns, [=](const std::int64_t c) { target[c] += source[c]; });
+        }
+      });
+}
+
+#define MINIPIPE_INSTANTIATE(T)                                                                                   \
+  template void embedding_forward<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<std::int32_t>, ConstMatrix<T>, \
+                                     ConstMatrix<T>);                                                             \
+  template void embedding_backward<T>(const ExecutionSpace&, Matrix<T>, Matrix<T>, ConstMatrix<T>, ConstMatrix<std::int32_t>);
+MINIPIPE_INSTANTIATE(float)
+MINIPIPE_INSTANTIATE(double)
+
+}  // namespace minipipe::core

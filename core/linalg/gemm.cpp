@@ -1,0 +1,96 @@
+#include "core/linalg/gemm.hpp"
+
+#include <KokkosBlas3_gemm.hpp>
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "schedules/error.hpp"
+#ifdef MINIPIPE_HAVE_ONEDNN
+#include <dnnl.h>
+#endif
+
+namespace minipipe::core {
+
+namespace {
+
+#ifdef MINIPIPE_HAVE_ONEDNN
+inline constexpr bool have_onednn = true;
+void onednn_gemm(char a_form, char b_form, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, ConstMatrix<float> a,
+                 ConstMatrix<float> b, float beta, Matrix<float> c) {
+  const auto columns = [](const auto& matrix) { return static_cast<dnnl_dim_t>(matrix.extent(1)); };
+  const dnnl_status_t status =
+      dnnl_sgemm(a_form, b_form, m, n, k, alpha, a.data(), columns(a), b.data(), columns(b), beta, c.data(), columns(c));
+  if (status != dnnl_success) {
+    throw RunError("oneDNN sgemm failed with status " + std::to_string(status));
+  }
+}
+#else
+inline constexpr bool have_onednn = false;
+void onednn_gemm(char, char, std::int64_t, std::int64_t, std::int64_t, float, ConstMatrix<float>, ConstMatrix<float>, float,
+                 Matrix<float>) {}
+#endif
+
+template <class T>
+void kokkos_gemm(const ExecutionSpace& space, const char* a_form, const char* b_form, T alpha, ConstMatrix<T> a,
+                 ConstMatrix<T> b, T beta, Matrix<T> c) {
+  if constexpr (requires { KokkosBlas::gemm(space, a_form, b_form, alpha, a, b, beta, c); }) {
+    KokkosBlas::gemm(space, a_form, b_form, alpha, a, b, beta, c);
+  } else {
+    // Older Kokkos Kernels work on the default instance.
+    fence(space, "before a product on the default instance, because its operands come from this one");
+    KokkosBlas::gemm(a_form, b_form, alpha, a, b, beta, c);
+    fence(ExecutionSpace(), "after a product on the default instance, because this one goes on with it");
+  }
+}
+
+}  // namespace
+
+template <class T>
+void gemm(const ExecutionSpace& space, bool transpose_a, bool transpose_b, T alpha, ConstMatrix<T> a, ConstMatrix<T> b, T beta,
+          Matrix<T> c) {
+  const auto rows = [](const ConstMatrix<T>& x, bool transpose) {
+    return static_cast<std::int64_t>(x.extent(transpose ? 1 : 0));
+  };
+  const std::int64_t m = rows(a, transpose_a), k = rows(a, !transpose_a), n = rows(b, !transpose_b);
+  if (rows(b, transpose_b) != k || rows(c, false) != m || rows(c, true) != n) {
+    throw RunError("gemm: op(a) is " + std::to_string(m) + " x " + std::to_string(k) + ", op(b) " +
+                   std::to_string(rows(b, transpose_b)) + " x " + std::to_string(n) + ", c " + std::to_string(rows(c, false)) +
+                   " x " + std::to_string(rows(c, true)));
+  }
+  if constexpr (std::is_same_v<T, float> && on_host && have_onednn) {
+    onednn_gemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, b, beta, c);
+  } else {
+    kokkos_gemm<T>(space, transpose_a ? "T" : "N", transpose_b ? "T" : "N", alpha, a, b, beta, c);
+  }
+}
+
+template <class T>
+double measure_gemm_rate(const ExecutionSpace& space, std::int64_t m, std::int64_t n, std::int64_t k) {
+  const OwnedMatrix<T> a("minipipe::gemm::rate_a", m, k), b("minipipe::gemm::rate_b", n, k), c("minipipe::gemm::rate_c", m, n);
+  // Zeros may run at a higher clock than data.
+  Kokkos::deep_copy(a, T(1.25));
+  Kokkos::deep_copy(b, T(0.75));
+  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  double best = std::numeric_limits<double>::infinity();
+  double spent = 0;
+  // The first product sets up caches and code; then at least 5 more, and up to 0.2 s of them.
+  for (int i = 0; i < 6 || (spent < 0.2 && i < 1000); ++i) {
+    fence(space, "before the clock starts");
+    const Kokkos::Timer timer;
+    gemm<T>(space, false, true, T(1), a, b, T(0), c);
+    fence(space, "before the clock is read");
+    const double seconds = timer.seconds();
+    spent += seconds;
+    best = i > 0 ? std::min(best, seconds) : best;
+  }
+  return flops / best * 1e-9;
+}
+
+#define MINIPIPE_INSTANTIATE(T)                                                                              \
+  template void gemm<T>(const ExecutionSpace&, bool, bool, T, ConstMatrix<T>, ConstMatrix<T>, T, Matrix<T>); \
+  template double measure_gemm_rate<T>(const ExecutionSpace&, std::int64_t, std::int64_t, std::int64_t);
+MINIPIPE_INSTANTIATE(float)
+MINIPIPE_INSTANTIATE(double)
+
+}  // namespace minipipe::core
