@@ -50,7 +50,8 @@ class MpiReceiveChannel : public schedules::ReceiveChannel {
  public:
   MpiReceiveChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers,
                     const Kokkos::DefaultExecutionSpace& instance = {});
-  // Cancels the posted receives, or else MPI_Finalize would wait for messages that nobody sends.
+  // Cancels the posted receives, or else MPI_Finalize would wait for messages that nobody sends. Until then they take messages:
+  // a peer may send through a new channel of the same communicator and tag only after this (a barrier, a new communicator).
   ~MpiReceiveChannel() override;
   MpiReceiveChannel(const MpiReceiveChannel&) = delete;
   MpiReceiveChannel& operator=(const MpiReceiveChannel&) = delete;
