@@ -1,0 +1,130 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace minipipe::core {
+
+// One run's settings. Member initializers are the defaults; schema.cpp says what each key means and which values it may have.
+// A Deck made by read_deck has every value inside its range; rules between keys are checked by check_rules.
+struct Deck {
+  struct Run {
+    std::string name = "run";
+    std::int64_t seed = 1;
+    std::int64_t steps = 40;
+    std::string resume;
+    double time_limit = 0.0;  // seconds
+    double grace = 30.0;      // seconds
+    double watchdog = 300.0;  // seconds
+    friend bool operator==(const Run&, const Run&) = default;
+  };
+
+  struct Model {
+    std::string family = "gpt2";
+    int layers = 8;
+    int width = 128;
+    int heads = 4;
+    int vocab = 256;
+    int context = 128;
+    bool tied = false;
+    double dropout = 0.0;
+    friend bool operator==(const Model&, const Model&) = default;
+  };
+
+  struct Data {
+    std::string train = "data/sample/train.h5";
+    std::string validation = "data/sample/validation.h5";
+    friend bool operator==(const Data&, const Data&) = default;
+  };
+
+  struct Train {
+    int sequence = 64;
+    int microbatch_size = 2;
+    std::int64_t microbatches = 8;
+    double learning_rate = 1e-3;
+    std::int64_t warmup_steps = 4;
+    double min_learning_rate = 1e-4;
+    double weight_decay = 0.1;
+    double beta1 = 0.9;
+    double beta2 = 0.95;
+    double epsilon = 1e-8;
+    std::string optimizer = "adamw";
+    std::string clip = "none";
+    std::string recompute = "none";
+    friend bool operator==(const Train&, const Train&) = default;
+  };
+
+  struct Schedule {
+    std::string name = "paci";
+    std::string order = "fixed";
+    std::string ready = "alternate";
+    int extra_in_flight = 0;
+    std::int64_t synchronous_updates = 0;
+    std::vector<int> partition;
+    std::string replay;
+    friend bool operator==(const Schedule&, const Schedule&) = default;
+  };
+
+  struct Parallel {
+    int data = 1;
+    int stages = 0;
+    std::string mode = "ddp";
+    friend bool operator==(const Parallel&, const Parallel&) = default;
+  };
+
+  struct Precision {
+    std::string compute = "fp32";
+    friend bool operator==(const Precision&, const Precision&) = default;
+  };
+
+  struct Checkpoint {
+    std::int64_t interval = 20;
+    int keep = 2;
+    friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
+  };
+
+  struct Output {
+    std::string directory = "runs/run";
+    std::int64_t evaluation_interval = 0;
+    std::int64_t evaluation_batches = 8;
+    std::int64_t log_interval = 10;
+    std::string progress = "auto";
+    friend bool operator==(const Output&, const Output&) = default;
+  };
+
+  struct Emulate {
+    bool enabled = false;
+    double forward_ms = 4.0;
+    double backward_ms = 8.0;
+    std::vector<double> stage_factors;
+    double link_latency_ms = 0.0;
+    std::int64_t message_bytes = 262144;
+    double jitter = 0.0;
+    friend bool operator==(const Emulate&, const Emulate&) = default;
+  };
+
+  Run run;
+  Model model;
+  Data data;
+  Train train;
+  Schedule schedule;
+  Parallel parallel;
+  Precision precision;
+  Checkpoint checkpoint;
+  Output output;
+  Emulate emulate;
+
+  // Where a value that is not a default came from: "block.key" -> "file:line" or "command line".
+  std::map<std::string, std::string> origins;
+
+  // Equal settings; where they came from does not count.
+  friend bool operator==(const Deck& a, const Deck& b) {
+    return a.run == b.run && a.model == b.model && a.data == b.data && a.train == b.train && a.schedule == b.schedule &&
+           a.parallel == b.parallel && a.precision == b.precision && a.checkpoint == b.checkpoint && a.output == b.output &&
+           a.emulate == b.emulate;
+  }
+};
+
+}  // namespace minipipe::core

@@ -1,0 +1,43 @@
+#include "core/deck/restart.hpp"
+
+#include "core/deck/schema.hpp"
+#include "schedules/error.hpp"
+
+namespace minipipe::core {
+namespace {
+
+// What a change that is allowed means for the run; empty if nothing needs to be said.
+std::string remark(const std::string& name) {
+  if (name == "run.steps") return " (the learning-rate schedule depends on it: it differs from the stored run's from here on)";
+  if (name == "data.train" || name == "data.validation") return " (the file has to hold the same tokens)";
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> check_restart(const Deck& stored, const Deck& present) {
+  std::vector<std::string> changes;
+  std::string errors;
+  for (const Entry& entry : schema()) {
+    const Value old_value = entry.get(stored);
+    const Value new_value = entry.get(present);
+    if (old_value == new_value) continue;
+    const std::string change = entry.name() + ": " + to_toml(old_value) + " -> " + to_toml(new_value);
+    if (!entry.may_change_at_restart) {
+      errors += "\n  " + change;
+    } else if (entry.name() == "run.steps" && present.run.steps < stored.run.steps) {
+      errors += "\n  " + change + " (may only grow; to stop early use run.time_limit)";
+    } else {
+      changes.push_back(change + remark(entry.name()));
+    }
+  }
+  if (!errors.empty()) {
+    throw InputError(
+        "the deck differs from the one stored in the checkpoint in keys that may not change at a restart "
+        "(stored -> now):" +
+        errors + "\nSet them back, or start anew with run.resume=\"\" and another output.directory.");
+  }
+  return changes;
+}
+
+}  // namespace minipipe::core

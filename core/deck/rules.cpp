@@ -1,0 +1,139 @@
+#include "core/deck/rules.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/deck/schema.hpp"
+#include "schedules/error.hpp"
+#include "schedules/policy/policy.hpp"
+
+namespace minipipe::core {
+namespace {
+
+// Collects broken rules; each is reported at the place where its key was set.
+class Rules {
+ public:
+  explicit Rules(const Deck& deck) : deck_(deck) {}
+
+  void require(bool holds, std::string_view block, std::string_view key, const std::string& what) {
+    if (holds) return;
+    const Entry* entry = find_entry(block, key);
+    const auto origin = deck_.origins.find(entry->name());
+    if (!text_.empty()) text_ += '\n';
+    if (origin != deck_.origins.end()) text_ += origin->second + ": ";
+    text_ += entry->name() + " = " + to_toml(entry->get(deck_)) + ": " + what;
+  }
+
+  // The key's schema allows more values than this version has.
+  void available(std::string_view block, std::string_view key, const std::vector<std::string>& words) {
+    const std::string value = std::get<std::string>(find_entry(block, key)->get(deck_));
+    std::string list;
+    for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
+    require(std::find(words.begin(), words.end(), value) != words.end(), block, key,
+            "not available in this version; use " + list);
+  }
+
+  const std::string& text() const { return text_; }
+
+ private:
+  const Deck& deck_;
+  std::string text_;
+};
+
+std::string str(std::int64_t value) { return std::to_string(value); }
+
+std::string plural(std::int64_t count, const std::string& noun) { return str(count) + " " + noun + (count == 1 ? "" : "s"); }
+
+void check_reserved(Rules& rules, const Deck& deck) {
+  rules.available("model", "family", {"gpt2"});
+  rules.available("train", "optimizer", {"adamw"});
+  rules.available("train", "recompute", {"none"});
+  rules.available("schedule", "name", schedules::schedule_names());
+  rules.available("parallel", "mode", {"ddp"});
+  rules.available("precision", "compute", {"fp32"});
+  rules.require(deck.parallel.data == 1, "parallel", "data", "not available in this version; use 1");
+}
+
+void check_training(Rules& rules, const Deck& deck) {
+  const Deck::Run& run = deck.run;
+  const Deck::Model& model = deck.model;
+  const Deck::Train& train = deck.train;
+  rules.require(model.width % model.heads == 0, "model", "width",
+                "is not a multiple of model.heads = " + str(model.heads) + "; change one of them");
+  rules.require(train.sequence <= model.context, "train", "sequence",
+                "is longer than model.context = " + str(model.context) + "; lower it or raise model.context");
+  rules.require(train.warmup_steps <= run.steps, "train", "warmup_steps",
+                "is more than run.steps = " + str(run.steps) + "; lower it or raise run.steps");
+  rules.require(train.min_learning_rate <= train.learning_rate, "train", "min_learning_rate",
+                "is above train.learning_rate = " + to_toml(train.learning_rate) + "; lower it or raise train.learning_rate");
+  rules.require(deck.schedule.synchronous_updates <= run.steps, "schedule", "synchronous_updates",
+                "is more than run.steps = " + str(run.steps) + "; lower it or raise run.steps");
+}
+
+void check_stages(Rules& rules, const Deck& deck, int ranks) {
+  const int stages = stages_of(deck, ranks);
+  const std::string stages_text = plural(stages, "stage");
+  const int data = deck.parallel.data;
+  if (deck.parallel.stages == 0) {
+    rules.require(ranks % data == 0, "parallel", "data",
+                  plural(ranks, "rank") + " cannot be split into " + plural(data, "replica") +
+                      "; start a multiple of parallel.data ranks (mpirun -n N), or change parallel.data");
+  } else {
+    const std::int64_t needed = static_cast<std::int64_t>(data) * stages;
+    rules.require(ranks == 1 || ranks == needed, "parallel", "stages",
+                  plural(ranks, "rank") + " do not fit parallel.data * parallel.stages = " + str(data) + " * " + str(stages) +
+                      "; start " + plural(needed, "rank") + " (mpirun -n " + str(needed) +
+                      "), or 1 for all stages in one process, or set parallel.stages = 0");
+  }
+
+  rules.require(stages <= deck.model.layers, "model", "layers",
+                "is fewer than the " + stages_text + "; start fewer ranks, lower parallel.stages or raise model.layers");
+
+  const std::vector<int>& partition = deck.schedule.partition;
+  if (!partition.empty()) {
+    rules.require(static_cast<int>(partition.size()) == stages, "schedule", "partition",
+                  "has length " + str(static_cast<std::int64_t>(partition.size())) + " for " + stages_text +
+                      "; list the layers of each stage, or [] for a balanced partition");
+    const auto sum = std::accumulate(partition.begin(), partition.end(), std::int64_t{0});
+    rules.require(sum == deck.model.layers, "schedule", "partition",
+                  "adds up to " + str(sum) + ", not to model.layers = " + str(deck.model.layers) +
+                      "; list the layers of each stage, or [] for a balanced partition");
+  }
+  const std::vector<double>& factors = deck.emulate.stage_factors;
+  rules.require(factors.empty() || static_cast<int>(factors.size()) == stages, "emulate", "stage_factors",
+                "has length " + str(static_cast<std::int64_t>(factors.size())) + " for " + stages_text +
+                    "; give one factor per stage, or [] for 1 everywhere");
+
+  rules.require(!deck.model.tied || stages == 1, "model", "tied",
+                "embedding and head are on different stages (" + stages_text + "); set it to false, or use one stage");
+
+  if (deck.train.clip == "global") {
+    rules.require(deck.schedule.name != "paci", "train", "clip",
+                  "schedule.name = " + to_toml(Value(deck.schedule.name)) +
+                      " is asynchronous: stages update at different times, and there is no global gradient norm "
+                      "without a barrier; use \"stage\" or \"none\", or a flush schedule (gpipe, 1f1b)");
+    rules.require(ranks > 1 || stages == 1, "train", "clip",
+                  stages_text + " in one process have no global gradient norm; use \"stage\" or \"none\", or start " +
+                      str(stages) + " ranks");
+  }
+}
+
+}  // namespace
+
+int stages_of(const Deck& deck, int ranks) {
+  if (deck.parallel.stages > 0) return deck.parallel.stages;
+  return std::max(1, ranks / std::max(1, deck.parallel.data));
+}
+
+void check_rules(const Deck& deck, int ranks) {
+  Rules rules(deck);
+  check_reserved(rules, deck);
+  check_training(rules, deck);
+  check_stages(rules, deck, ranks);
+  if (!rules.text().empty()) throw InputError(rules.text());
+}
+
+}  // namespace minipipe::core

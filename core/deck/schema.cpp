@@ -1,0 +1,293 @@
+#include "core/deck/schema.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+namespace minipipe::core {
+namespace {
+
+enum class Restart { keep, may_change };
+
+Limits any() { return {}; }
+
+Limits at_least(double low) {
+  Limits limits;
+  limits.low = low;
+  return limits;
+}
+
+Limits above(double low) {
+  Limits limits = at_least(low);
+  limits.low_excluded = true;
+  return limits;
+}
+
+// low <= value < high
+Limits below(double low, double high) {
+  Limits limits = at_least(low);
+  limits.high = high;
+  limits.high_excluded = true;
+  return limits;
+}
+
+Limits one_of(std::vector<std::string> words) {
+  Limits limits;
+  limits.choices = std::move(words);
+  return limits;
+}
+
+// The type a member has in a Value.
+template <class Member>
+struct Stored {
+  using type = Member;
+};
+template <>
+struct Stored<int> {
+  using type = std::int64_t;
+};
+template <>
+struct Stored<std::vector<int>> {
+  using type = std::vector<std::int64_t>;
+};
+
+template <class To, class From>
+To converted(const From& from) {
+  if constexpr (std::is_same_v<To, From>) {
+    return from;
+  } else if constexpr (std::is_arithmetic_v<To>) {
+    return static_cast<To>(from);
+  } else {
+    return To(from.begin(), from.end());
+  }
+}
+
+class Table {
+ public:
+  template <class Block>
+  class Rows {
+   public:
+    Rows(Table& table, std::string name, Block Deck::*block) : table_(table), name_(std::move(name)), block_(block) {}
+
+    template <class Member>
+    Rows& row(std::string key, Member Block::*member, Limits limits, Restart restart, std::string doc) {
+      using Alternative = typename Stored<Member>::type;
+      if constexpr (std::is_same_v<Member, int> || std::is_same_v<Member, std::vector<int>>) {
+        limits.high = std::fmin(limits.high, std::numeric_limits<int>::max());
+      }
+      const auto block = block_;
+      Entry entry;
+      entry.block = name_;
+      entry.key = std::move(key);
+      entry.type = static_cast<Type>(Value(Alternative()).index());
+      entry.limits = std::move(limits);
+      entry.may_change_at_restart = restart == Restart::may_change;
+      entry.doc = std::move(doc);
+      entry.get = [block, member](const Deck& deck) { return Value(converted<Alternative>(deck.*block.*member)); };
+      entry.set = [block, member](Deck& deck, const Value& value) {
+        deck.*block.*member = converted<Member>(std::get<Alternative>(value));
+      };
+      table_.entries.push_back(std::move(entry));
+      return *this;
+    }
+
+   private:
+    Table& table_;
+    std::string name_;
+    Block Deck::*block_;
+  };
+
+  template <class Block>
+  Rows<Block> block(std::string name, Block Deck::*member, std::string doc) {
+    blocks.push_back({name, std::move(doc)});
+    return Rows<Block>(*this, std::move(name), member);
+  }
+
+  std::vector<Entry> entries;
+  std::vector<BlockDoc> blocks;
+};
+
+// THE table: key, member, allowed values, what a restart may do with it, one line of text. Types and defaults are the members'.
+Table make_table() {
+  using D = Deck;
+  constexpr Restart keep = Restart::keep;
+  constexpr Restart change = Restart::may_change;
+  // clang-format off
+  Table t;
+  t.block("run", &D::run, "the run as a whole")
+      .row("name", &D::Run::name, any(), change, "name of the run, in its outputs")
+      .row("seed", &D::Run::seed, at_least(0), keep, "seed of initial weights, data order and dropout")
+      .row("steps", &D::Run::steps, at_least(1), change, "optimizer updates; at a restart it may only grow")
+      .row("resume", &D::Run::resume, any(), change, "checkpoint to go on from: \"latest\" or a file; \"\" = start anew")
+      .row("time_limit", &D::Run::time_limit, at_least(0), change, "seconds after which the run stops with a checkpoint; 0 = none")
+      .row("grace", &D::Run::grace, at_least(0), change, "seconds a stop request may wait for the next drain that the deck fixes")
+      .row("watchdog", &D::Run::watchdog, at_least(0), change, "seconds without progress on a rank before the job ends with status 3; 0 = off");
+  t.block("model", &D::model, "the transformer")
+      .row("family", &D::Model::family, one_of({"gpt2", "llama", "hybrid"}), keep, "model family")
+      .row("layers", &D::Model::layers, at_least(1), keep, "transformer blocks")
+      .row("width", &D::Model::width, at_least(1), keep, "size of the residual stream")
+      .row("heads", &D::Model::heads, at_least(1), keep, "attention heads; width / heads is the head size")
+      .row("vocab", &D::Model::vocab, at_least(2), keep, "number of tokens")
+      .row("context", &D::Model::context, at_least(1), keep, "longest sequence: rows of the position embedding")
+      .row("tied", &D::Model::tied, any(), keep, "one matrix for token embedding and head (one stage only)")
+      .row("dropout", &D::Model::dropout, below(0, 1), keep, "probability that an activation is dropped");
+  t.block("data", &D::data, "token files")
+      .row("train", &D::Data::train, any(), change, "training tokens: HDF5, nanoGPT or llm.c file")
+      .row("validation", &D::Data::validation, any(), change, "validation tokens");
+  t.block("train", &D::train, "batches and the optimizer")
+      .row("sequence", &D::Train::sequence, at_least(1), keep, "tokens per sequence")
+      .row("microbatch_size", &D::Train::microbatch_size, at_least(1), keep, "sequences per microbatch")
+      .row("microbatches", &D::Train::microbatches, at_least(1), keep, "microbatches per update: m of flush schedules, a of PACI")
+      .row("learning_rate", &D::Train::learning_rate, at_least(0), keep, "peak learning rate")
+      .row("warmup_steps", &D::Train::warmup_steps, at_least(0), keep, "updates of linear warm-up; a cosine follows")
+      .row("min_learning_rate", &D::Train::min_learning_rate, at_least(0), keep, "learning rate at the last update")
+      .row("weight_decay", &D::Train::weight_decay, at_least(0), keep, "decoupled weight decay of matrices")
+      .row("beta1", &D::Train::beta1, below(0, 1), keep, "decay of the first moment")
+      .row("beta2", &D::Train::beta2, below(0, 1), keep, "decay of the second moment")
+      .row("epsilon", &D::Train::epsilon, above(0), keep, "added to the root of the second moment")
+      .row("optimizer", &D::Train::optimizer, one_of({"adamw", "nadam", "muon"}), keep, "optimizer")
+      .row("clip", &D::Train::clip, one_of({"none", "global", "stage"}), keep, "gradient-norm clipping over the whole model (flush schedules only) or in each stage")
+      .row("recompute", &D::Train::recompute, one_of({"none", "attention", "block"}), keep, "activations computed again in the backward");
+  t.block("schedule", &D::schedule, "the pipeline schedule")
+      .row("name", &D::Schedule::name, one_of({"gpipe", "1f1b", "paci", "interleaved", "zb-h1", "zb-h2", "zb-v", "plan"}), keep, "schedule")
+      .row("order", &D::Schedule::order, one_of({"dynamic", "fixed"}), keep, "paci: dynamic reacts to arrivals; fixed does not, so the loss is reproducible")
+      .row("ready", &D::Schedule::ready, one_of({"alternate", "backward_first"}), keep, "paci, dynamic: which goes first when a forward and a backward are ready")
+      .row("extra_in_flight", &D::Schedule::extra_in_flight, at_least(0), keep, "paci: further forwards admitted on all stages but the last")
+      .row("synchronous_updates", &D::Schedule::synchronous_updates, at_least(0), keep, "paci: the first K updates run as 1f1b")
+      .row("partition", &D::Schedule::partition, at_least(1), change, "layers of each stage; [] = balanced")
+      .row("replay", &D::Schedule::replay, any(), keep, "action log to replay; \"\" = none");
+  t.block("parallel", &D::parallel, "the process grid")
+      .row("data", &D::Parallel::data, at_least(1), change, "data-parallel replicas; ranks = data * stages")
+      .row("stages", &D::Parallel::stages, at_least(0), change, "pipeline stages; 0 = ranks / data; with one rank: that many in one process")
+      .row("mode", &D::Parallel::mode, one_of({"ddp", "zero1", "fsdp", "sdp"}), change, "what replicas share");
+  t.block("precision", &D::precision, "number formats")
+      .row("compute", &D::Precision::compute, one_of({"fp32", "bf16"}), keep, "format of matrix products and messages");
+  t.block("checkpoint", &D::checkpoint, "checkpoints")
+      .row("interval", &D::Checkpoint::interval, at_least(0), change, "updates between checkpoints; 0 = only at the end")
+      .row("keep", &D::Checkpoint::keep, at_least(1), change, "newest checkpoints that are kept");
+  t.block("output", &D::output, "what is written")
+      .row("directory", &D::Output::directory, any(), change, "folder of all outputs")
+      .row("evaluation_interval", &D::Output::evaluation_interval, at_least(0), change, "updates between validations; 0 = never")
+      .row("evaluation_batches", &D::Output::evaluation_batches, at_least(1), change, "microbatches per validation")
+      .row("log_interval", &D::Output::log_interval, at_least(1), change, "updates between lines of text")
+      .row("progress", &D::Output::progress, one_of({"auto", "bar", "lines", "none"}), change, "progress display; auto = bar on a terminal, else lines");
+  t.block("emulate", &D::emulate, "slept compute with real messages, to time schedules on few cores")
+      .row("enabled", &D::Emulate::enabled, any(), change, "sleep instead of computing")
+      .row("forward_ms", &D::Emulate::forward_ms, at_least(0), change, "milliseconds of a forward")
+      .row("backward_ms", &D::Emulate::backward_ms, at_least(0), change, "milliseconds of a whole backward; halved where a schedule splits it")
+      .row("stage_factors", &D::Emulate::stage_factors, above(0), change, "factor on the times of each stage; [] = 1 for all")
+      .row("link_latency_ms", &D::Emulate::link_latency_ms, at_least(0), change, "milliseconds added to each message")
+      .row("message_bytes", &D::Emulate::message_bytes, at_least(1), change, "bytes of a message between stages")
+      .row("jitter", &D::Emulate::jitter, below(0, 1), change, "relative spread of the slept times");
+  // clang-format on
+  return t;
+}
+
+const Table& table() {
+  static const Table the_table = make_table();
+  return the_table;
+}
+
+std::string number(double value) {
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
+  return std::string(buffer, end);
+}
+
+std::string toml_float(double value) {
+  std::string text = number(value);
+  if (std::isfinite(value) && text.find('.') == std::string::npos) {
+    text.insert(text.find('e') == std::string::npos ? text.size() : text.find('e'), ".0");
+  }
+  return text;
+}
+
+std::string toml_string(const std::string& value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') {
+      text += '\\';
+      text += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      constexpr char digits[] = "0123456789abcdef";
+      text += "\\u00";
+      text += digits[(c >> 4) & 0xf];
+      text += digits[c & 0xf];
+    } else {
+      text += c;
+    }
+  }
+  return text + '"';
+}
+
+// Prints the alternatives of a Value.
+struct Printer {
+  std::string operator()(bool v) const { return v ? "true" : "false"; }
+  std::string operator()(std::int64_t v) const { return std::to_string(v); }
+  std::string operator()(double v) const { return toml_float(v); }
+  std::string operator()(const std::string& v) const { return toml_string(v); }
+  std::string operator()(const std::vector<std::int64_t>& v) const { return list(v); }
+  std::string operator()(const std::vector<double>& v) const { return list(v); }
+  template <class T>
+  std::string list(const std::vector<T>& v) const {
+    std::string text;
+    for (const T& element : v) text += (text.empty() ? "" : ", ") + (*this)(element);
+    return "[" + text + "]";
+  }
+};
+
+}  // namespace
+
+std::string_view type_name(Type type) {
+  switch (type) {
+    case Type::boolean:
+      return "true or false";
+    case Type::integer:
+      return "an integer";
+    case Type::real:
+      return "a float";
+    case Type::text:
+      return "a string";
+    case Type::integers:
+      return "a list of integers";
+    case Type::reals:
+      return "a list of floats";
+  }
+  return "";
+}
+
+bool Limits::contains(double value) const {
+  return (low_excluded ? value > low : value >= low) && (high_excluded ? value < high : value <= high);
+}
+
+std::string Limits::text() const {
+  if (!choices.empty()) {
+    std::string words = choices.front();
+    for (std::size_t i = 1; i < choices.size(); ++i) words += " | " + choices[i];
+    return words;
+  }
+  const bool bounded_below = std::isfinite(low);
+  const bool bounded_above = std::isfinite(high) && high < std::numeric_limits<int>::max();
+  if (bounded_below && bounded_above) {
+    return number(low) + (low_excluded ? " < " : " <= ") + "value" + (high_excluded ? " < " : " <= ") + number(high);
+  }
+  if (bounded_below) return (low_excluded ? "> " : ">= ") + number(low);
+  if (bounded_above) return (high_excluded ? "< " : "<= ") + number(high);
+  return "";
+}
+
+const std::vector<Entry>& schema() { return table().entries; }
+
+const std::vector<BlockDoc>& schema_blocks() { return table().blocks; }
+
+const Entry* find_entry(std::string_view block, std::string_view key) {
+  for (const Entry& entry : schema()) {
+    if (entry.block == block && entry.key == key) return &entry;
+  }
+  return nullptr;
+}
+
+std::string to_toml(const Value& value) { return std::visit(Printer{}, value); }
+
+}  // namespace minipipe::core

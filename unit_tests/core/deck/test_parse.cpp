@@ -1,0 +1,182 @@
+#include "unit_tests/core/deck/support.hpp"
+
+namespace minipipe::core {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(ReadDeck, AnEmptyDeckHasTheDefaults) {
+  const Deck deck = read_deck("", "d.toml");
+  EXPECT_EQ(deck, Deck());
+  EXPECT_TRUE(deck.origins.empty());
+  EXPECT_DOUBLE_EQ(deck.run.grace, 30.0);
+  EXPECT_DOUBLE_EQ(deck.run.watchdog, 300.0);
+  EXPECT_EQ(deck.parallel.stages, 0);
+  EXPECT_EQ(deck.output.evaluation_batches, 8);
+  EXPECT_EQ(deck.output.log_interval, 10);
+  EXPECT_EQ(deck.output.progress, "auto");
+  EXPECT_EQ(deck.emulate.message_bytes, 262144);
+}
+
+TEST(ReadDeck, ReadsEveryType) {
+  const Deck deck = read_deck(
+      "[run]\nname = \"x\"\ntime_limit = 5\n[model]\ntied = true\n[train]\nlearning_rate = 2.5e-4\n"
+      "[schedule]\npartition = [3,\n 5]\n[emulate]\nstage_factors = [1, 0.5]\n",
+      "d.toml");
+  EXPECT_EQ(deck.run.name, "x");
+  EXPECT_EQ(deck.run.time_limit, 5.0) << "a float key accepts an integer literal";
+  EXPECT_TRUE(deck.model.tied);
+  EXPECT_EQ(deck.train.learning_rate, 2.5e-4);
+  EXPECT_THAT(deck.schedule.partition, ElementsAre(3, 5));
+  EXPECT_THAT(deck.emulate.stage_factors, ElementsAre(1.0, 0.5));
+}
+
+TEST(ReadDeck, KnowsWhereValuesCameFrom) {
+  const Deck deck = read_deck("[run]\n\nsteps = 3\nseed = 4\n", "d.toml", {"run.seed=5", "run.name=b"});
+  EXPECT_EQ(deck.run.steps, 3);
+  EXPECT_EQ(deck.run.seed, 5);
+  EXPECT_EQ(deck.origins.at("run.steps"), "d.toml:3");
+  EXPECT_EQ(deck.origins.at("run.seed"), "command line");
+  EXPECT_EQ(deck.origins.at("run.name"), "command line");
+  EXPECT_EQ(deck.origins.count("run.grace"), 0U);
+}
+
+TEST(ReadDeck, DottedKeysAreBlocks) { EXPECT_EQ(read_deck("train.sequence = 7\n", "d.toml").train.sequence, 7); }
+
+TEST(ReadDeck, UnknownKey) {
+  EXPECT_EQ(read_error("[run]\nsteeps = 4\n"), "d.toml:2: run.steeps = 4: unknown key; did you mean run.steps?");
+  EXPECT_THAT(read_error("[run]\nqqqqq = 4\n"), HasSubstr("keys of [run] are name, seed, steps"));
+}
+
+TEST(ReadDeck, KeyOfAnotherBlock) {
+  EXPECT_THAT(read_error("[run]\nsequence = 4\n"),
+              HasSubstr("d.toml:2: run.sequence = 4: unknown key; did you mean train.sequence?"));
+  EXPECT_THAT(read_error("sequence = 4\n"), HasSubstr("outside any block: unknown key; did you mean train.sequence?"));
+  EXPECT_THAT(read_error("sequense = 4\n"), HasSubstr("did you mean train.sequence?"));
+  EXPECT_THAT(read_error("[run]\ninterval = 4\n"), HasSubstr("did you mean checkpoint.interval?"));
+}
+
+TEST(ReadDeck, UnknownBlock) {
+  EXPECT_EQ(read_error("[run]\n[trian]\nsequence = 3\n"), "d.toml:2: [trian]: unknown block; did you mean [train]?");
+  EXPECT_THAT(read_error("[zzzzzzzz]\n"), HasSubstr("blocks are run, model, data, train, schedule, parallel"));
+  EXPECT_THAT(read_error("[sdp]\n"), HasSubstr("not available in this version"));
+  EXPECT_THAT(read_error("[sweep]\n"), HasSubstr("not available in this version"));
+}
+
+TEST(ReadDeck, BlocksOfAnotherShape) {
+  EXPECT_THAT(read_error("run = 3\n"), HasSubstr("d.toml:1: run: is a block: write [run]"));
+  EXPECT_THAT(read_error("[[run]]\nsteps = 3\n"), HasSubstr("d.toml:1: run: is a block: write [run]"));
+  EXPECT_THAT(read_error("[run.steps]\na = 3\n"), HasSubstr("run.steps = {...}: must be an integer, not a block"));
+}
+
+TEST(ReadDeck, RepeatedKey) {
+  EXPECT_EQ(read_error("[run]\nsteps = 4\nsteps = 5\n"), "d.toml:3: run.steps = 5: repeated key, also at d.toml:2");
+  EXPECT_EQ(read_error("[schedule]\npartition = [1,\n1]\npartition = [1,\n2]\n"),
+            "d.toml:4: schedule.partition = [ 1, 2 ]: repeated key, also at d.toml:2");
+}
+
+TEST(ReadDeck, RepeatedBlockIsStillRead) {
+  const std::string error = read_error("[run]\nsteps = 4\n[model]\nlayers = 3\n[run]\nsteps = 5\nseeed = 2\n");
+  EXPECT_THAT(error, HasSubstr("d.toml:5: [run]: repeated block"));
+  EXPECT_THAT(error, HasSubstr("d.toml:6: run.steps = 5: repeated key, also at d.toml:2"));
+  EXPECT_THAT(error, HasSubstr("d.toml:7: run.seeed = 2: unknown key; did you mean run.seed?"));
+  EXPECT_EQ(lines_in(error), 3U);
+}
+
+TEST(ReadDeck, WrongType) {
+  EXPECT_EQ(read_error("[run]\nsteps = \"many\"\n"),
+            "d.toml:2: run.steps = \"many\": must be an integer, not a string; allowed: >= 1");
+  EXPECT_THAT(read_error("[run]\nsteps = 4.0\n"), HasSubstr("run.steps = 4.0: must be an integer, not a float"));
+  EXPECT_THAT(read_error("[run]\ngrace = \"4\"\n"), HasSubstr("must be a float, not a string"));
+  EXPECT_THAT(read_error("[run]\nname = 4\n"), HasSubstr("run.name = 4: must be a string, not an integer"));
+  EXPECT_THAT(read_error("[model]\ntied = 1\n"), HasSubstr("model.tied = 1: must be true or false, not an integer"));
+  EXPECT_THAT(read_error("[model]\nlayers = true\n"), HasSubstr("model.layers = true: must be an integer, not a boolean"));
+  EXPECT_THAT(read_error("[model]\nlayers = [1]\n"), HasSubstr("must be an integer, not a list"));
+  EXPECT_THAT(read_error("[model]\nlayers = 1979-05-27\n"),
+              HasSubstr("model.layers = 1979-05-27: must be an integer, not a date"));
+  EXPECT_THAT(read_error("[schedule]\npartition = 4\n"), HasSubstr("must be a list of integers, not an integer"));
+  EXPECT_THAT(read_error("[schedule]\npartition = [4, 4.0]\n"), HasSubstr("must be a list of integers, not one with a float"));
+  EXPECT_THAT(read_error("[emulate]\nstage_factors = [1, \"a\"]\n"),
+              HasSubstr("must be a list of floats, not one with a string"));
+}
+
+TEST(ReadDeck, OutOfRange) {
+  EXPECT_EQ(read_error("[run]\nsteps = 0\n"), "d.toml:2: run.steps = 0: is out of range; allowed: >= 1");
+  EXPECT_THAT(read_error("[train]\nbeta1 = 1.0\n"), HasSubstr("train.beta1 = 1.0: is out of range; allowed: 0 <= value < 1"));
+  EXPECT_THAT(read_error("[train]\nepsilon = 0\n"), HasSubstr("train.epsilon = 0: is out of range; allowed: > 0"));
+  EXPECT_THAT(read_error("[train]\nlearning_rate = nan\n"), HasSubstr("train.learning_rate = nan: is out of range"));
+  EXPECT_THAT(read_error("[model]\nlayers = 99999999999\n"), HasSubstr("model.layers = 99999999999: is above 2147483647"));
+  EXPECT_THAT(read_error("[schedule]\npartition = [4, 0]\n"), HasSubstr("element 2 is out of range; allowed: >= 1"));
+  EXPECT_THAT(read_error("[emulate]\nstage_factors = [0.0]\n"), HasSubstr("element 1 is out of range; allowed: > 0"));
+  EXPECT_EQ(read_error("[train]\nbeta1 = 0.0\n[run]\nsteps = 1\n"), "") << "the bounds themselves";
+}
+
+TEST(ReadDeck, UnknownChoice) {
+  EXPECT_EQ(read_error("[train]\nclip = \"globl\"\n"),
+            "d.toml:2: train.clip = \"globl\": unknown choice, did you mean \"global\"?; allowed: none | global | stage");
+  EXPECT_THAT(read_error("[precision]\ncompute = \"integer\"\n"), HasSubstr("unknown choice; allowed: fp32 | bf16"));
+}
+
+TEST(ReadDeck, SyntaxErrorsAreReportedTogetherAndTheRestIsRead) {
+  const std::string error = read_error("[run]\nname = paci\nsteps =\nresume = \"a\nseed = -1\n[model\nlayers = 0\n");
+  EXPECT_THAT(error, HasSubstr("d.toml:2: not valid TOML at column 8"));
+  EXPECT_THAT(error, HasSubstr("strings need quotes\nd.toml:3: not valid TOML"));
+  EXPECT_THAT(error, HasSubstr("d.toml:4: not valid TOML"));
+  EXPECT_THAT(error, HasSubstr("d.toml:5: run.seed = -1: is out of range"));
+  EXPECT_THAT(error, HasSubstr("d.toml:6: not valid TOML at column 7: table header"));
+  EXPECT_THAT(error, HasSubstr("d.toml:7: model.layers = 0: is out of range"));
+  EXPECT_EQ(lines_in(error), 6U) << error;
+  EXPECT_THAT(read_error("[run]\nsteps = 4 5\n"), Not(HasSubstr("quotes")));
+}
+
+TEST(ReadDeck, AnOpenListHidesWhatFollows) {
+  const std::string error = read_error("[schedule]\npartition = [1, 2\nreplay = \"\"\n");
+  EXPECT_THAT(error, HasSubstr("d.toml:3: not valid TOML at column 1: array: expected comma or closing ']'"));
+  EXPECT_EQ(lines_in(error), 1U) << error;
+}
+
+TEST(ReadDeck, AllErrorsAtOnceInTheOrderOfTheFile) {
+  const std::string error =
+      read_error("[train]\nsequence = 0\n[model]\nlayer = 3\n[run]\nsteps = 1.5\n[oputut]\n", {"run.seed=-1"});
+  const auto at = [&error](const char* text) { return error.find(text); };
+  ASSERT_EQ(lines_in(error), 5U) << error;
+  EXPECT_EQ(at("d.toml:2: "), 0U);
+  EXPECT_LT(at("d.toml:2: "), at("d.toml:4: "));
+  EXPECT_LT(at("d.toml:4: "), at("d.toml:6: "));
+  EXPECT_LT(at("d.toml:6: "), at("d.toml:7: [oputut]: unknown block; did you mean [output]?"));
+  EXPECT_LT(at("d.toml:7: "), at("command line: run.seed = -1: is out of range; allowed: >= 0"));
+}
+
+TEST(Overrides, AreTomlOrBareWords) {
+  const Deck deck =
+      read_deck("[schedule]\nname = \"paci\"\n", "d.toml",
+                {"schedule.name=1f1b", "run.name=true", "run.resume=", "data.train= a/b.h5 ", "data.validation=\"q\"",
+                 "train.learning_rate=3e-3", "run.time_limit=60", "schedule.partition=[1, 2]", "model.tied=true"});
+  EXPECT_EQ(deck.schedule.name, "1f1b");
+  EXPECT_EQ(deck.run.name, "true");
+  EXPECT_EQ(deck.run.resume, "");
+  EXPECT_EQ(deck.data.train, "a/b.h5");
+  EXPECT_EQ(deck.data.validation, "q");
+  EXPECT_EQ(deck.train.learning_rate, 3e-3);
+  EXPECT_EQ(deck.run.time_limit, 60.0);
+  EXPECT_THAT(deck.schedule.partition, ElementsAre(1, 2));
+  EXPECT_TRUE(deck.model.tied);
+}
+
+TEST(Overrides, ErrorsNameTheCommandLine) {
+  EXPECT_EQ(read_error("", {"run.steps"}), "command line: run.steps: an override has the form block.key=value");
+  EXPECT_EQ(read_error("", {"sequence=3"}),
+            "command line: sequence = 3: a block is missing: unknown key; did you mean train.sequence?");
+  EXPECT_EQ(read_error("", {"train.sequnce=3"}), "command line: train.sequnce = 3: unknown key; did you mean train.sequence?");
+  EXPECT_EQ(read_error("", {"trian.x=2"}), "command line: trian.x = 2: unknown block; did you mean [train]?");
+  EXPECT_THAT(read_error("", {"train.sequence=abc"}), HasSubstr("must be an integer, not a word; allowed: >= 1"));
+  EXPECT_THAT(read_error("", {"train.sequence="}), HasSubstr("must be an integer, not empty"));
+  EXPECT_THAT(read_error("", {"train.sequence=\"3\""}), HasSubstr("must be an integer, not a string"));
+  EXPECT_THAT(read_error("", {"schedule.name=pacy"}), HasSubstr("did you mean \"paci\"?"));
+  EXPECT_EQ(read_error("", {"run.steps=3", "run.steps=4"}), "command line: run.steps = 4: repeated key; give it once");
+}
+
+}  // namespace
+}  // namespace minipipe::core

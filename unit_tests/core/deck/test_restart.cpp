@@ -1,0 +1,59 @@
+#include "core/deck/print.hpp"
+#include "core/deck/restart.hpp"
+#include "unit_tests/core/deck/support.hpp"
+
+namespace minipipe::core {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+Deck with(const std::vector<std::string>& overrides) { return read_deck("", "d.toml", overrides); }
+
+std::string restart_error(const std::vector<std::string>& overrides) {
+  return error_of([&] { check_restart(Deck(), with(overrides)); });
+}
+
+TEST(Restart, TheSameDeckHasNoChanges) {
+  const Deck deck = with({"run.seed=7", "schedule.partition=[4,4]"});
+  EXPECT_THAT(check_restart(read_deck(print_deck(deck), "stored"), deck), IsEmpty());
+}
+
+TEST(Restart, MarkedKeysMayChange) {
+  for (const char* setting :
+       {"run.name=b", "run.time_limit=9", "run.grace=1", "run.watchdog=0", "run.resume=latest", "data.train=b",
+        "data.validation=b", "output.directory=b", "output.evaluation_interval=1", "output.evaluation_batches=1",
+        "output.log_interval=1", "output.progress=none", "checkpoint.interval=1", "checkpoint.keep=1",
+        "schedule.partition=[4,4]", "parallel.stages=2", "parallel.data=2", "emulate.jitter=0.5", "emulate.enabled=true"}) {
+    EXPECT_EQ(check_restart(Deck(), with({setting})).size(), 1U) << setting;
+  }
+}
+
+TEST(Restart, StepsMayGrowAndTheUserIsTold) {
+  EXPECT_THAT(check_restart(Deck(), with({"run.steps=80"})),
+              ElementsAre(StartsWith("run.steps: 40 -> 80 (the learning-rate schedule")));
+  EXPECT_THAT(restart_error({"run.steps=20"}), HasSubstr("run.steps: 40 -> 20 (may only grow"));
+}
+
+TEST(Restart, OtherKeysMayNot) {
+  for (const char* setting :
+       {"run.seed=2", "model.layers=9", "model.width=64", "model.dropout=0.5", "train.sequence=8", "train.microbatches=4",
+        "train.learning_rate=0.5", "train.warmup_steps=1", "train.beta2=0.5", "train.clip=stage", "schedule.name=1f1b",
+        "schedule.order=dynamic", "schedule.synchronous_updates=1", "schedule.extra_in_flight=1", "precision.compute=bf16"}) {
+    EXPECT_THAT(restart_error({setting}), HasSubstr("may not change at a restart")) << setting;
+  }
+}
+
+TEST(Restart, ErrorsListKeyOldAndNewValueAllAtOnce) {
+  const std::string error = restart_error({"run.seed=2", "train.learning_rate=0.5", "schedule.name=1f1b", "run.name=other"});
+  EXPECT_THAT(error, HasSubstr("run.seed: 1 -> 2\n"));
+  EXPECT_THAT(error, HasSubstr("train.learning_rate: 0.001 -> 0.5\n"));
+  EXPECT_THAT(error, HasSubstr("schedule.name: \"paci\" -> \"1f1b\"\n"));
+  EXPECT_THAT(error, Not(HasSubstr("run.name")));
+}
+
+}  // namespace
+}  // namespace minipipe::core

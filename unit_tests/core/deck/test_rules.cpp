@@ -1,0 +1,105 @@
+#include "unit_tests/core/deck/support.hpp"
+
+namespace minipipe::core {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Rules, DefaultsAreConsistent) {
+  for (const int ranks : {1, 2, 3, 4, 8}) EXPECT_EQ(rules_error({}, ranks), "") << ranks << " ranks";
+}
+
+TEST(Rules, StagesOfARun) {
+  EXPECT_EQ(stages_of(read_deck("", "d.toml"), 4), 4);
+  EXPECT_EQ(stages_of(read_deck("", "d.toml", {"parallel.data=2"}), 4), 2);
+  EXPECT_EQ(stages_of(read_deck("", "d.toml", {"parallel.stages=3"}), 1), 3);
+  EXPECT_EQ(stages_of(read_deck("", "d.toml", {"parallel.data=4"}), 2), 1);
+}
+
+TEST(Rules, ModelShape) {
+  EXPECT_EQ(rules_error({"model.width=30"}),
+            "command line: model.width = 30: is not a multiple of model.heads = 4; change one of them");
+  EXPECT_THAT(rules_error({"train.sequence=129"}), HasSubstr("train.sequence = 129: is longer than model.context = 128"));
+  EXPECT_EQ(rules_error({"train.sequence=128"}), "");
+}
+
+TEST(Rules, NameThePlaceInTheDeck) {
+  const Deck deck = read_deck("[model]\nwidth = 30\n", "d.toml");
+  EXPECT_THAT(error_of([&] { check_rules(deck, 1); }), HasSubstr("d.toml:2: model.width = 30: "));
+}
+
+TEST(Rules, LearningRateAndUpdates) {
+  EXPECT_THAT(rules_error({"train.warmup_steps=41"}), HasSubstr("train.warmup_steps = 41: is more than run.steps = 40"));
+  EXPECT_THAT(rules_error({"train.min_learning_rate=0.5"}), HasSubstr("is above train.learning_rate = 0.001"));
+  EXPECT_THAT(rules_error({"schedule.synchronous_updates=41"}),
+              HasSubstr("synchronous_updates = 41: is more than run.steps = 40"));
+  EXPECT_EQ(rules_error({"train.warmup_steps=40", "train.min_learning_rate=1e-3", "schedule.synchronous_updates=40"}), "");
+}
+
+TEST(Rules, RanksAndStages) {
+  EXPECT_THAT(rules_error({}, 9), HasSubstr("model.layers = 8: is fewer than the 9 stages"));
+  EXPECT_THAT(
+      rules_error({"parallel.stages=4"}, 3),
+      HasSubstr(
+          "parallel.stages = 4: 3 ranks do not fit parallel.data * parallel.stages = 1 * 4; start 4 ranks (mpirun -n 4)"));
+  EXPECT_EQ(rules_error({"parallel.stages=4"}, 4), "");
+  EXPECT_EQ(rules_error({"parallel.stages=4"}, 1), "") << "four stages in one process";
+  EXPECT_THAT(rules_error({"parallel.data=2"}, 3), HasSubstr("3 ranks cannot be split into 2 replicas"));
+  EXPECT_THAT(rules_error({"parallel.data=2", "parallel.stages=3"}, 4), HasSubstr("= 2 * 3; start 6 ranks"));
+}
+
+TEST(Rules, Partition) {
+  EXPECT_EQ(rules_error({"schedule.partition=[3,5]"}, 2), "");
+  EXPECT_THAT(rules_error({"schedule.partition=[3,5]"}, 3),
+              HasSubstr("schedule.partition = [3, 5]: has length 2 for 3 stages"));
+  EXPECT_THAT(rules_error({"schedule.partition=[3,4]"}, 2), HasSubstr("adds up to 7, not to model.layers = 8"));
+}
+
+TEST(Rules, GlobalNormNeedsABarrier) {
+  EXPECT_THAT(rules_error({"train.clip=global"}, 2), HasSubstr("no global gradient norm without a barrier"));
+  EXPECT_EQ(rules_error({"train.clip=global", "schedule.name=1f1b"}, 2), "");
+  EXPECT_EQ(rules_error({"train.clip=global", "schedule.name=gpipe"}, 1), "");
+  EXPECT_THAT(rules_error({"train.clip=global", "schedule.name=1f1b", "parallel.stages=2"}, 1),
+              HasSubstr("2 stages in one process have no global gradient norm"));
+  EXPECT_EQ(rules_error({"train.clip=stage", "parallel.stages=2"}, 1), "");
+}
+
+TEST(Rules, TiedEmbedding) {
+  EXPECT_THAT(rules_error({"model.tied=true"}, 2), HasSubstr("embedding and head are on different stages (2 stages)"));
+  EXPECT_EQ(rules_error({"model.tied=true"}, 1), "");
+}
+
+TEST(Rules, EmulatedStages) {
+  EXPECT_THAT(rules_error({"emulate.stage_factors=[1,2]"}, 3), HasSubstr("has length 2 for 3 stages"));
+  EXPECT_EQ(rules_error({"emulate.stage_factors=[1,2]"}, 2), "");
+}
+
+TEST(Rules, ReservedValues) {
+  for (const char* setting : {"model.family=llama", "model.family=hybrid", "train.optimizer=nadam", "train.optimizer=muon",
+                              "train.recompute=attention", "train.recompute=block", "schedule.name=plan", "schedule.name=zb-h1",
+                              "schedule.name=interleaved", "parallel.mode=zero1", "parallel.mode=fsdp", "parallel.mode=sdp",
+                              "precision.compute=bf16", "parallel.data=2"}) {
+    const std::string error = rules_error({setting}, 2);
+    EXPECT_THAT(error, HasSubstr("not available in this version; use ")) << setting;
+    EXPECT_EQ(lines_in(error), 1U) << error;
+  }
+  EXPECT_THAT(rules_error({"schedule.name=plan"}), HasSubstr("use gpipe, 1f1b, paci"));
+}
+
+TEST(Rules, KeysThatOtherSchedulesDoNotUseAreAccepted) {
+  const std::vector<std::string> keys{"schedule.order=dynamic", "schedule.ready=backward_first", "schedule.extra_in_flight=2",
+                                      "schedule.synchronous_updates=3", "schedule.replay=log.csv"};
+  for (const char* name : {"gpipe", "1f1b", "paci"}) {
+    std::vector<std::string> all = keys;
+    all.push_back(std::string("schedule.name=") + name);
+    EXPECT_EQ(rules_error(all, 2), "") << name;
+  }
+}
+
+TEST(Rules, AllAtOnce) {
+  const std::string error = rules_error({"model.width=30", "train.sequence=500", "train.clip=global", "model.tied=true"}, 2);
+  EXPECT_EQ(lines_in(error), 4U) << error;
+}
+
+}  // namespace
+}  // namespace minipipe::core
