@@ -23,6 +23,7 @@ void BatchDump::write(std::span<const std::int32_t> tokens, std::span<const std:
                    " was announced, other sizes were given");
   }
   const std::vector<hsize_t> shape{static_cast<hsize_t>(batch_), static_cast<hsize_t>(sequence_)};
+  reserve(temporary_->path(), 65536 + count * (2 * sizeof(std::int32_t) + sizeof(float)));
   hdf5::File file = hdf5::File::create(temporary_->path());
   file.write("/tokens", shape, tokens.data());
   file.write("/targets", shape, targets.data());

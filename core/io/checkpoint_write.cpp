@@ -215,6 +215,13 @@ void write_values(const hdf5::File& file, const Entry& entry, const Handle& data
   }
 }
 
+// Bytes of the file: values, and for each dataset its object header, its attribute, its groups' nodes.
+std::uint64_t file_bytes(const std::vector<Entry>& entries) {
+  std::uint64_t bytes = std::uint64_t{1} << 20;
+  for (const Entry& entry : entries) bytes += 4096 + hdf5::File::element_count(entry.shape) * sizeof(float);
+  return bytes;
+}
+
 // Creation is collective and must go on the same on all ranks, so that a failed write here waits until the file is closed.
 void write_file(const Ranks& ranks, const fs::path& path, const std::vector<Entry>& entries, const std::vector<Mine>& mine,
                 const CheckpointState& state) {
@@ -256,10 +263,12 @@ void write_checkpoint(MPI_Comm comm, const fs::path& path, const std::vector<Ten
   });
   const CheckpointState shared = broadcast(ranks, state);
   try {
+    std::vector<Entry> entries;
     ranks.together([&] {
-      const std::vector<Entry> entries = agree_on_entries(ranks, datasets);
-      write_file(ranks, temporary, entries, datasets, shared);
+      entries = agree_on_entries(ranks, datasets);
+      if (ranks.rank() == 0) reserve(temporary, file_bytes(entries));
     });
+    ranks.together([&] { write_file(ranks, temporary, entries, datasets, shared); });
     // Each node holds a part of the file in its own cache.
     ranks.together([&] { sync_file(temporary); });
     ranks.together([&] {

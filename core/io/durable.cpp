@@ -1,6 +1,7 @@
 #include "core/io/durable.hpp"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -54,6 +55,17 @@ class Descriptor {
     // EINVAL: a file system that has no such operation, where there is nothing to wait for.
     if (::fsync(fd_) != 0 && errno != EINVAL) fail(path_, "flush", errno);
   }
+  void reserve(std::uint64_t bytes) {
+    const char* what = "make room for the file";
+    while (::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) != 0) {
+      if (errno == EINTR) continue;
+      if (errno != EOPNOTSUPP && errno != ENOSYS) fail(path_, what, errno);
+      struct statvfs space {};
+      if (::fstatvfs(fd_, &space) != 0) return;  // then the writes themselves have to tell
+      if (static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize < bytes) fail(path_, what, ENOSPC);
+      return;
+    }
+  }
   void close() {
     if (::close(std::exchange(fd_, -1)) != 0) fail(path_, "close", errno);
   }
@@ -104,6 +116,12 @@ void copy_bytes(const fs::path& from, const fs::path& to) {
   std::vector<char> buffer(std::size_t{1} << 20);
   while (const std::size_t count = source.read(buffer.data(), buffer.size())) target.write(buffer.data(), count);
   target.close();
+}
+
+void reserve(const fs::path& file, std::uint64_t bytes) {
+  Descriptor descriptor(file, O_RDWR | O_CREAT, "create");
+  if (bytes > 0) descriptor.reserve(bytes);
+  descriptor.close();
 }
 
 TemporaryFile::TemporaryFile(fs::path final_name) : final_name_(std::move(final_name)), path_(temporary_name(final_name_)) {}

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -24,6 +25,11 @@ void write_text(const std::filesystem::path& file, const std::string& text);
 
 // Copies a file's bytes, replacing `to`.
 void copy_bytes(const std::filesystem::path& from, const std::filesystem::path& to);
+
+// Makes sure that the file (made if needed) can grow to `bytes`, and where the file system can, takes the room: its length may
+// then be `bytes`. HDF5 does not survive a write that fails while it closes a file (the identifier stays behind and the
+// process crashes when the library ends), so that a full disk has to be met before HDF5 starts, not by HDF5.
+void reserve(const std::filesystem::path& file, std::uint64_t bytes);
 
 // Removes the temporary file of `final_name` at the end of the scope unless it was published.
 class TemporaryFile {

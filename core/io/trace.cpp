@@ -24,6 +24,16 @@ using schedules::LoggedAction;
 // Larger files are not copied at each flush.
 constexpr std::uintmax_t largest_copied = std::uintmax_t{64} << 20;
 
+// Upper bounds of what HDF5 adds, generous.
+constexpr std::uint64_t fresh_bytes = std::uint64_t{256} << 10;
+constexpr std::uint64_t rank_bytes = std::uint64_t{128} << 10;
+
+std::uint64_t attribute_bytes(const TraceAttributes& attributes) {
+  std::uint64_t bytes = fresh_bytes;
+  for (const auto& [key, value] : attributes) bytes += 512 + key.size() + 2 * value.size();
+  return bytes;
+}
+
 std::string rank_group(int rank) { return "/ranks/" + std::to_string(rank); }
 std::string actions_group(int rank) { return rank_group(rank) + "/actions/"; }
 
@@ -53,11 +63,13 @@ Kind kind_of(const Letters& text, const fs::path& file) {
 }
 
 // Runs `change` on the file such that the result is whole: on a copy that then takes the file's name, if it is not too large.
-void change_file(const fs::path& path, const std::function<void(const File&)>& change) {
+// `growth`: bytes that will be added, at most.
+void change_file(const fs::path& path, std::uint64_t growth, const std::function<void(const File&)>& change) {
   std::error_code error;
   const std::uintmax_t size = fs::file_size(path, error);
   if (error) throw RunError(path.string() + ": cannot continue the trace: " + error.message());
   if (size > largest_copied) {
+    reserve(path, size + growth);
     File file = File::open(path, true);
     change(file);
     file.close();
@@ -66,6 +78,7 @@ void change_file(const fs::path& path, const std::function<void(const File&)>& c
   }
   TemporaryFile temporary(path);
   copy_bytes(path, temporary.path());
+  reserve(temporary.path(), size + growth);
   File file = File::open(temporary.path(), true);
   change(file);
   file.close();
@@ -172,10 +185,11 @@ TraceWriter::TraceWriter(fs::path file, const TraceAttributes& attributes, bool 
     } catch (const InputError& error) {
       throw InputError(std::string(error.what()) + "; move it away to go on without the earlier part of the trace");
     }
-    change_file(path_, [&](const File& old) { set_attributes(old, attributes); });
+    change_file(path_, attribute_bytes(attributes), [&](const File& old) { set_attributes(old, attributes); });
     return;
   }
   TemporaryFile temporary(path_);
+  reserve(temporary.path(), attribute_bytes(attributes));
   File fresh = File::create(temporary.path());
   set_attributes(fresh, attributes);
   for (const char* name : {"step", "tokens"}) fresh.append<std::int64_t>(std::string("/trace/") + name, {});
@@ -199,7 +213,11 @@ void TraceWriter::write_memory(int rank, const MemoryBytes& bytes) { memory_[ran
 
 void TraceWriter::flush() {
   if (rows_.empty() && validation_.empty() && actions_.empty() && memory_.empty()) return;
-  change_file(path_, [this](const File& file) {
+  // A started chunk of each column, object headers, and the values.
+  std::uint64_t growth = fresh_bytes + (rows_.size() + validation_.size()) * sizeof(TraceRow);
+  for (const auto& [rank, log] : actions_) growth += rank_bytes + log.size() * 2 * sizeof(LoggedAction);
+  for (const auto& [rank, categories] : memory_) growth += rank_bytes + categories.size() * 512;
+  change_file(path_, growth, [this](const File& file) {
     file.append("/trace/step", column<std::int64_t>(rows_, &TraceRow::step));
     file.append("/trace/tokens", column<std::int64_t>(rows_, &TraceRow::tokens));
     file.append("/trace/time_s", column<double>(rows_, &TraceRow::time_s));
@@ -222,7 +240,7 @@ void TraceWriter::flush() {
 }
 
 void TraceWriter::truncate_to(std::int64_t step, std::int64_t microbatches) {
-  change_file(path_, [&](const File& file) {
+  change_file(path_, fresh_bytes, [&](const File& file) {
     shrink_steps(file, "/trace/", row_columns, step);
     shrink_steps(file, "/trace/val/", validation_columns, step);
     for (const int rank : recorded_ranks(file)) {

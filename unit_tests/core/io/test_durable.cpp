@@ -1,0 +1,91 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/io/durable.hpp"
+#include "core/io/output_folder.hpp"
+#include "schedules/error.hpp"
+#include "unit_tests/core/io/scratch.hpp"
+
+namespace minipipe::core {
+namespace {
+
+using testing::error_text;
+using ::testing::HasSubstr;
+using testing::read_all;
+using testing::write_all;
+
+class Durable : public testing::Scratch {};
+class OutputFolderTest : public testing::Scratch {};
+
+TEST_F(Durable, TemporaryNameIsHiddenAndInTheSameFolder) {
+  EXPECT_EQ(temporary_name("a/b/step.h5"), std::filesystem::path("a/b/.step.h5.tmp"));
+  EXPECT_EQ(temporary_name("step.h5"), std::filesystem::path(".step.h5.tmp"));
+}
+
+TEST_F(Durable, TextReplacesTheOldFileAndLeavesNothingElse) {
+  write_text(folder_ / "a.txt", "old and longer");
+  write_text(folder_ / "a.txt", "new");
+  EXPECT_EQ(read_all(folder_ / "a.txt"), "new");
+  EXPECT_FALSE(std::filesystem::exists(temporary_name(folder_ / "a.txt")));
+}
+
+TEST_F(Durable, MissingFolderNamesThePathAndTheReason) {
+  const std::string text = error_text<RunError>([&] { write_text(folder_ / "gone" / "a.txt", "x"); });
+  EXPECT_THAT(text, HasSubstr("gone"));
+  EXPECT_THAT(text, HasSubstr("No such file or directory"));
+}
+
+TEST_F(Durable, FullDeviceIsTold) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  write_all(folder_ / "from", "bytes");
+  EXPECT_THAT(error_text<RunError>([&] { copy_bytes(folder_ / "from", "/dev/full"); }), HasSubstr("No space left on device"));
+}
+
+TEST_F(Durable, CopyKeepsEveryByte) {
+  std::string bytes(3 << 20, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 % 251);
+  write_all(folder_ / "from", bytes);
+  copy_bytes(folder_ / "from", folder_ / "to");
+  EXPECT_EQ(read_all(folder_ / "to"), bytes);
+}
+
+TEST_F(OutputFolderTest, NewFolderHasCheckpoints) {
+  const OutputFolder output = prepare_output_folder(folder_ / "a" / "b", false);
+  EXPECT_TRUE(std::filesystem::is_directory(folder_ / "a" / "b" / "checkpoints"));
+  EXPECT_FALSE(output.moved_to.has_value());
+  EXPECT_EQ(output.trace(), folder_ / "a" / "b" / "trace.h5");
+}
+
+TEST_F(OutputFolderTest, EarlierResultsAreMovedAside) {
+  write_all(folder_ / "trace.h5", "one");
+  write_all(folder_ / "notes.txt", "mine");
+  std::filesystem::create_directory(folder_ / "checkpoints");
+  write_all(folder_ / "checkpoints" / "step_00000001.h5", "c");
+  const OutputFolder first = prepare_output_folder(folder_, false);
+  ASSERT_EQ(first.moved_to, folder_ / "previous.1");
+  EXPECT_EQ(read_all(folder_ / "previous.1" / "trace.h5"), "one");
+  EXPECT_EQ(read_all(folder_ / "previous.1" / "checkpoints" / "step_00000001.h5"), "c");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "trace.h5"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "checkpoints"));
+  EXPECT_EQ(read_all(folder_ / "notes.txt"), "mine");
+  write_all(folder_ / "summary.json", "two");
+  EXPECT_EQ(prepare_output_folder(folder_, false).moved_to, folder_ / "previous.2");
+  EXPECT_FALSE(prepare_output_folder(folder_, false).moved_to.has_value());  // nothing there now
+}
+
+TEST_F(OutputFolderTest, ResumeLeavesResultsWhereTheyAre) {
+  write_all(folder_ / "trace.h5", "one");
+  EXPECT_FALSE(prepare_output_folder(folder_, true).moved_to.has_value());
+  EXPECT_EQ(read_all(folder_ / "trace.h5"), "one");
+}
+
+TEST_F(OutputFolderTest, AFileInTheWayIsBadInput) {
+  write_all(folder_ / "file", "");
+  const std::string text = error_text<InputError>([&] { prepare_output_folder(folder_ / "file" / "out", false); });
+  EXPECT_THAT(text, HasSubstr("output.directory"));
+  EXPECT_THAT(text, HasSubstr((folder_ / "file").string()));
+  EXPECT_THAT(error_text<InputError>([&] { prepare_output_folder(folder_ / "file", false); }), HasSubstr("output.directory"));
+}
+
+}  // namespace
+}  // namespace minipipe::core
