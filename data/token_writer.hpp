@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "data/file_descriptor.hpp"
 #include "data/hdf5_handle.hpp"
 
 namespace minipipe::data {
@@ -29,18 +30,24 @@ class TokenWriter {
   std::int64_t size() const { return size_; }
   const std::string& path() const { return path_; }
 
-  // Flushes and closes the temporary file; then publish() renames it. Two steps, so that of several files none is renamed
-  // before all are complete.
+  // Flushes and closes the temporary file and checks that HDF5 can open it; then publish() renames it. Two steps, so that of
+  // several files none is renamed before all are complete.
   void close();
   void publish();
 
  private:
   void append_as(hid_t native, const void* ids, std::size_t count);
+  // Reserves room on the disk for `tokens` tokens in all. HDF5 does not survive a failed write (the dataset can no longer be
+  // closed, and the program crashes when it ends), so a full disk must show before HDF5 writes.
+  void reserve(std::int64_t tokens);
 
   std::string path_;
   std::string temporary_;
   std::int64_t size_ = 0;
+  std::int64_t width_ = 1;     // bytes per stored id
+  std::int64_t reserved_ = 0;  // bytes
   bool published_ = false;
+  FileDescriptor descriptor_;  // the temporary file, beside HDF5's own
   Hdf5Handle file_;
   Hdf5Handle dataset_;
 };
