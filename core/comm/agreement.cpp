@@ -17,6 +17,11 @@ int rank_of(MPI_Comm comm) {
   return rank;
 }
 
+template <class Error>
+struct AgreedError : Error, Agreed {
+  using Error::Error;
+};
+
 struct Failure {
   int is_input_error = 0;
   std::string text;
@@ -61,9 +66,9 @@ void agree_or_throw(MPI_Comm comm, std::exception_ptr mine) {
   check(MPI_Bcast(&failure.is_input_error, 1, MPI_INT, first, comm), "MPI_Bcast");
   broadcast_text(comm, failure.text, first);
   if (failure.is_input_error != 0) {
-    throw InputError(failure.text);
+    throw AgreedError<InputError>(failure.text);
   }
-  throw RunError(failure.text);
+  throw AgreedError<RunError>(failure.text);
 }
 
 void broadcast_text(MPI_Comm comm, std::string& text, int root) {

@@ -8,6 +8,12 @@
 
 namespace minipipe::core {
 
+// Marks an error that every rank has: agree_or_throw throws InputError or RunError that also are an Agreed. The job can then
+// end in order, and one rank prints for all. Any other error is of one rank alone.
+struct Agreed {
+  virtual ~Agreed() = default;
+};
+
 // All functions here are collective over `comm` and block.
 
 // True on every rank if `ok` is true on every rank.

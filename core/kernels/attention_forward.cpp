@@ -27,13 +27,12 @@ struct ForwardTiles {
 template <class T>
 KOKKOS_INLINE_FUNCTION void online_softmax_row(const ForwardTiles<T>& t, const AttentionSizes& z, int i, int visible, int end) {
   T* s = t.s + i * attention_tile;
-  const T lowest = std::numeric_limits<T>::lowest();
   T lanes[sum_lanes];
   for (int l = 0; l < sum_lanes; ++l) {
     lanes[l] = t.largest[i];
   }
   for (int j = visible; j < end; ++j) {
-    s[j] = lowest;
+    s[j] = lowest_value<T>;
   }
   const int even = round_up(visible, sum_lanes) < end ? round_up(visible, sum_lanes) : end;
   for (int j = 0; j < even; j += sum_lanes) {
@@ -100,7 +99,7 @@ void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> log
         const T* source = qkv.data() + first_row * z.stride + column;
         load_tile(team, t.q, padded, z.padded_depth, source + first_query * z.stride, z.stride, queries, z.depth, score_scale);
         Kokkos::parallel_for(Kokkos::TeamThreadRange(team, padded), [&](const int i) {
-          t.largest[i] = std::numeric_limits<T>::lowest();
+          t.largest[i] = lowest_value<T>;
           t.total[i] = 0;
           for (int d = 0; d < z.padded_depth; ++d) {
             t.o[i * z.padded_depth + d] = 0;

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <limits>
-
 #include "core/kernels/attention.hpp"
 #include "core/kernels/loops.hpp"
 #include "core/kernels/philox.hpp"

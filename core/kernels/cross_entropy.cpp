@@ -1,7 +1,5 @@
 #include "core/kernels/cross_entropy.hpp"
 
-#include <limits>
-
 #include "core/kernels/loops.hpp"
 #include "core/kernels/math.hpp"
 #include "core/kernels/shape.hpp"
@@ -13,12 +11,11 @@ void cross_entropy_loss(const ExecutionSpace& space, Vector<T> losses, ConstMatr
                         ConstVector<std::int32_t> targets) {
   const std::int64_t rows = extent(logits, 0), columns = extent(logits, 1);
   require_shape(extent(losses, 0) == rows && extent(targets, 0) == rows, "cross_entropy_loss");
-  const T lowest = std::numeric_limits<T>::lowest();
   for_rows(
       "minipipe::cross_entropy::loss", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         const T* x = row_pointer(logits, row);
         const std::int32_t target = targets(row);
-        const T largest = row_max<T>(member, columns, lowest, [=](const std::int64_t c) { return x[c]; });
+        const T largest = row_max<T>(member, columns, lowest_value<T>, [=](const std::int64_t c) { return x[c]; });
         const T total = row_sum<T>(member, columns, [=](const std::int64_t c) { return exponential(x[c] - largest); });
         const T loss = target < 0 ? T(0) : logarithm(total) + (largest - x[target]);
         row_for(member, 1, [=](const std::int64_t) { losses(row) = loss; });
@@ -30,7 +27,6 @@ void cross_entropy_gradient(const ExecutionSpace& space, Vector<T> losses, Matri
                             T scale) {
   const std::int64_t rows = extent(logits, 0), columns = extent(logits, 1);
   require_shape(extent(losses, 0) == rows && extent(targets, 0) == rows, "cross_entropy_gradient");
-  const T lowest = std::numeric_limits<T>::lowest();
   for_rows(
       "minipipe::cross_entropy::gradient", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         T* x = row_pointer(logits, row);
@@ -40,13 +36,16 @@ void cross_entropy_gradient(const ExecutionSpace& space, Vector<T> losses, Matri
           row_for(member, 1, [=](const std::int64_t) { losses(row) = 0; });
           return;
         }
-        const T largest = row_max<T>(member, columns, lowest, [=](const std::int64_t c) { return x[c]; });
+        const T largest = row_max<T>(member, columns, lowest_value<T>, [=](const std::int64_t c) { return x[c]; });
         const T below = largest - x[target];
-        row_for(member, columns, [=](const std::int64_t c) { x[c] = exponential(x[c] - largest); });
-        const T total = row_sum<T>(member, columns, [=](const std::int64_t c) { return x[c]; });
+        // The target's entry p - 1 would cancel when the model is sure; it is minus the sum of the others.
+        const T others = row_sum<T>(member, columns, [=](const std::int64_t c) {
+          const T value = exponential(x[c] - largest);
+          x[c] = value;
+          return c == target ? T(0) : value;
+        });
+        const T total = others + exponential(-below);
         const T factor = scale / total;
-        // p - 1 cancels when the model is sure: the target's entry is the sum of the others.
-        const T others = row_sum<T>(member, columns, [=](const std::int64_t c) { return c == target ? T(0) : x[c]; });
         row_for(member, columns, [=](const std::int64_t c) { x[c] *= factor; });
         row_for(member, 1, [=](const std::int64_t) {
           x[target] = -others * factor;

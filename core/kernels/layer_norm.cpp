@@ -22,7 +22,7 @@ void layer_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> me
         const T m = row_sum<T>(member, columns, [=](const std::int64_t c) { return x[c]; }) / static_cast<T>(columns);
         // The sum of squared differences, not of squares: no cancellation when the mean is large.
         const T squares = row_sum<T>(member, columns, [=](const std::int64_t c) { return (x[c] - m) * (x[c] - m); });
-        const T r = T(1) / static_cast<T>(::sqrt(squares / static_cast<T>(columns) + epsilon));
+        const T r = T(1) / square_root(squares / static_cast<T>(columns) + epsilon);
         row_for(member, columns, [=](const std::int64_t c) { y[c] = (x[c] - m) * r * g[c] + b[c]; });
         row_for(member, 1, [=](const std::int64_t) {
           mean(row) = m;

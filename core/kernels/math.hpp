@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/types/types.hpp"
 
@@ -22,6 +23,10 @@ KOKKOS_INLINE_FUNCTION double multiply_add(double a, double b, double c) {
   return a * b + c;
 #endif
 }
+
+// Stands for minus infinity where differences are formed.
+template <class T>
+inline constexpr T lowest_value = std::numeric_limits<T>::lowest();
 
 KOKKOS_INLINE_FUNCTION float square_root(float x) { return ::sqrtf(x); }
 KOKKOS_INLINE_FUNCTION double square_root(double x) { return ::sqrt(x); }

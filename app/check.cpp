@@ -1,0 +1,105 @@
+// minipipe check and minipipe simulate: what can be known without training.
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+
+#include "app/session.hpp"
+#include "core/comm/agreement.hpp"
+#include "core/deck/rules.hpp"
+#include "core/io/chrome_trace.hpp"
+#include "core/train/options.hpp"
+#include "core/train/preflight.hpp"
+#include "schedules/error.hpp"
+#include "schedules/plan/csv.hpp"
+#include "schedules/simulate/efficiency.hpp"
+
+namespace minipipe::app {
+
+namespace {
+
+struct Subject {
+  core::Deck deck;
+  int stages = 1;
+  bool speaks = true;
+};
+
+Subject load(const Command& command) {
+  Subject subject;
+  int rank = 0;
+  int ranks = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  subject.deck = load_deck(command, MPI_COMM_WORLD);
+  subject.speaks = rank == 0;
+  core::agree(MPI_COMM_WORLD, [&] {
+    if (command.stages < 0) throw InputError("--stages " + std::to_string(command.stages) + ": must be at least 1");
+    const int as_if = command.stages > 0 ? command.stages : ranks;
+    core::check_rules(subject.deck, as_if);
+    subject.stages = core::stages_of(subject.deck, as_if);
+  });
+  return subject;
+}
+
+void print_schedule(const Subject& subject, const core::Preflight& result) {
+  const auto options = core::schedule_options(subject.deck, subject.stages);
+  std::printf("schedule %s, %d stages, %lld microbatches per update, %lld updates simulated\n", options.name.c_str(),
+              subject.stages, static_cast<long long>(options.window), static_cast<long long>(result.updates));
+  std::printf("  makespan %.6f s, bubble share %.4f, utilisation %.4f\n", result.simulation.makespan,
+              result.simulation.bubble_share, 1 - result.simulation.bubble_share);
+  std::printf("  flush schedules: utilisation %.4f at most; PACI over a flush schedule: %.4f times the throughput\n",
+              schedules::flush_efficiency(subject.stages, options.window),
+              schedules::bubble_speed_up(subject.stages, options.window));
+  std::printf("%6s %14s %14s %10s %10s %10s\n", "stage", "in flight", "slots", "gap max", "gap bound", "gap mean");
+  for (int s = 0; s < subject.stages; ++s) {
+    std::printf("%6d %14lld %14lld %10lld %10lld %10.4f\n", s, static_cast<long long>(result.simulation.peak_in_flight[s]),
+                static_cast<long long>(schedules::activation_slots(options, s)),
+                static_cast<long long>(result.simulation.gap_max[s]),
+                static_cast<long long>(schedules::version_gap_bound(options, s)), result.simulation.gap_mean[s]);
+  }
+}
+
+void print_memory(const Subject& subject) {
+  std::printf("%6s %14s %14s %14s %14s %14s %14s\n", "stage", "parameters", "gradients", "optimizer", "activations", "comm",
+              "bytes");
+  int stage = 0;
+  for (const auto& memory : core::planned_memory_by_stage(subject.deck, subject.stages)) {
+    std::printf("%6d %14zu %14zu %14zu %14zu %14zu %14zu\n", stage++, memory.stage.parameters, memory.stage.gradients,
+                memory.stage.optimizer, memory.stage.activations, memory.comm, memory.total());
+  }
+}
+
+// Prints the verdict; the exit status.
+int verdict(const core::Preflight& result) {
+  for (const std::string& problem : result.report.problems) std::cerr << problem << "\n";
+  std::cout << (result.report.ok() ? "legal: every rule of the schedule holds" : "NOT legal") << std::endl;
+  return result.report.ok() ? 0 : 3;
+}
+
+}  // namespace
+
+int check(const Command& command) {
+  const Subject subject = load(command);
+  if (!subject.speaks) return 0;
+  const auto result = core::preflight(subject.deck, subject.stages);
+  print_schedule(subject, result);
+  print_memory(subject);
+  return verdict(result);
+}
+
+int simulate(const Command& command) {
+  const Subject subject = load(command);
+  if (!subject.speaks) return 0;
+  const auto result = core::preflight(subject.deck, subject.stages, command.updates);
+  print_schedule(subject, result);
+  if (!command.export_file.empty()) {
+    std::ofstream stream(command.export_file);
+    schedules::write_csv(stream, result.simulation.log.plan());
+    stream.close();
+    if (!stream)
+      throw InputError("--export " + command.export_file + ": cannot be written; give a path in an existing, writable folder");
+  }
+  if (!command.timeline.empty()) core::write_chrome_trace(command.timeline, result.simulation.log);
+  return verdict(result);
+}
+
+}  // namespace minipipe::app

@@ -1,0 +1,97 @@
+#include "app/command.hpp"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <sstream>
+
+#include "minipipe_version.hpp"
+
+namespace minipipe::app {
+
+namespace {
+
+CLI::App* add_deck_command(CLI::App& app, const std::string& name, const std::string& text, Command& command) {
+  CLI::App* sub = app.add_subcommand(name, text);
+  sub->add_option("deck", command.deck, "deck (TOML)")->required();
+  sub->add_option("overrides", command.overrides, "block.key=value ...");
+  return sub;
+}
+
+void add_prepare(CLI::App& app, data::PrepareOptions& options) {
+  CLI::App* sub = app.add_subcommand("prepare", "make token files from text");
+  sub->add_option("--text", options.text, "text files, taken one after the other");
+  sub->add_option("--sentencepiece", options.sentencepiece_model, "SentencePiece model; without one, tokens are bytes");
+  sub->add_option("--out", options.out, "folder for train.h5 and validation.h5")->required();
+  sub->add_option("--validation", options.validation, "share of the text that becomes validation.h5")->capture_default_str();
+  sub->add_flag("--force", options.force, "replace files that are there");
+  sub->add_flag("--synthetic", options.synthetic, "text of a synthetic language of known entropy instead of files");
+  sub->add_option("--tokens", options.tokens, "synthetic: number of tokens")->capture_default_str();
+  sub->add_option("--vocab", options.vocab, "synthetic: vocabulary")->capture_default_str();
+  sub->add_option("--seed", options.seed, "synthetic: seed")->capture_default_str();
+}
+
+Command::Verb verb_of(const std::string& name) {
+  if (name == "check") return Command::Verb::check;
+  if (name == "simulate") return Command::Verb::simulate;
+  if (name == "eval") return Command::Verb::eval;
+  if (name == "prepare") return Command::Verb::prepare;
+  return Command::Verb::train;
+}
+
+}  // namespace
+
+Parsed parse_command_line(int argc, char** argv, bool speak) {
+  Parsed parsed;
+  Command& command = parsed.command;
+  CLI::App app("minipipe: trains transformers over pipeline stages (1F1B-flush, GPipe, PACI)", "minipipe");
+  app.set_version_flag("--version", std::string("minipipe ") + MINIPIPE_VERSION + " (" + MINIPIPE_GIT_HASH + ")");
+  bool help_deck = false;
+  bool help_markdown = false;
+  app.add_flag("--help-deck", help_deck, "list every key of the deck");
+  app.add_flag("--help-deck-markdown", help_markdown, "the same as Markdown tables");
+  app.require_subcommand(0, 1);
+
+  CLI::App* train = add_deck_command(app, "train", "train; ranks by mpirun -n N", command);
+  train->add_flag("--print-deck", command.print_deck, "print the resolved deck and stop");
+  CLI::App* check =
+      add_deck_command(app, "check", "prove the schedule legal, predict time and memory; trains nothing", command);
+  CLI::App* simulate = add_deck_command(app, "simulate", "simulate the schedule with the costs of [emulate]", command);
+  for (CLI::App* sub : {check, simulate}) sub->add_option("--stages", command.stages, "number of stages");
+  simulate->add_option("--export", command.export_file, "write the simulated order as a CSV plan");
+  simulate->add_option("--timeline", command.timeline, "write the simulated order as a Chrome trace");
+  simulate->add_option("--updates", command.updates, "optimizer updates to simulate");
+  CLI::App* eval = add_deck_command(app, "eval", "validation loss of a checkpoint", command);
+  eval->add_option("--checkpoint", command.checkpoint, "checkpoint file, or \"latest\" of output.directory")
+      ->default_str("latest");
+  eval->add_option("--dump-batch", command.dump_batch, "write the next update's batch with the loss of each token (HDF5)");
+  add_prepare(app, command.prepare);
+
+  try {
+    app.parse(argc, argv);
+    if (app.get_subcommands().empty() && !help_deck && !help_markdown) {
+      throw CLI::RequiredError("a sub-command (train, check, simulate, eval, prepare)");
+    }
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream out;
+    std::ostringstream err;
+    const int status = app.exit(error, out, err);
+    if (speak) {
+      std::cout << out.str() << std::flush;
+      std::cerr << err.str() << std::flush;
+    }
+    parsed.done = true;
+    parsed.status = status == 0 ? 0 : 2;
+    return parsed;
+  }
+  if (help_deck) {
+    command.verb = Command::Verb::help_deck;
+  } else if (help_markdown) {
+    command.verb = Command::Verb::help_deck_markdown;
+  } else {
+    command.verb = verb_of(app.get_subcommands().front()->get_name());
+  }
+  if (command.verb == Command::Verb::eval && command.checkpoint.empty()) command.checkpoint = "latest";
+  return parsed;
+}
+
+}  // namespace minipipe::app

@@ -1,0 +1,123 @@
+// minipipe eval: the validation loss of a checkpoint, and the next batch with the loss of each token.
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/session.hpp"
+#include "app/token_source.hpp"
+#include "core/comm/agreement.hpp"
+#include "core/comm/nap.hpp"
+#include "core/deck/rules.hpp"
+#include "core/io/batch_dump.hpp"
+#include "core/train/checkpointing.hpp"
+#include "core/train/pipeline.hpp"
+#include "schedules/error.hpp"
+
+namespace minipipe::app {
+
+namespace {
+
+// The batch of one optimizer update, microbatch by microbatch.
+struct Batch {
+  std::int64_t rows = 0;  // sequences
+  std::vector<std::int32_t> tokens, targets;
+  std::vector<float> losses;
+};
+
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+// Numbers microbatches from `first` on, so that an evaluation can run over the batches of training.
+class ShiftedSource : public core::BatchSource {
+ public:
+  ShiftedSource(core::BatchSource& source, std::int64_t first) : source_(source), first_(first) {}
+  void batch(std::int64_t microbatch, std::int32_t* tokens, std::int32_t* targets) override {
+    source_.batch(first_ + microbatch, tokens, targets);
+  }
+
+ private:
+  core::BatchSource& source_;
+  std::int64_t first_;
+};
+
+}  // namespace
+
+int evaluate(const Command& command) {
+  const MPI_Comm comm = MPI_COMM_WORLD;
+  int rank = 0;
+  int ranks = 1;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &ranks);
+  const core::Deck deck = load_deck(command, comm);
+  TokenSources sources;
+  core::CheckpointState state;
+  std::filesystem::path file;
+  std::string notes;
+  core::agree(comm, [&] {
+    core::check_rules(deck, ranks);
+    if (deck.emulate.enabled) throw InputError("emulate.enabled = true: an emulated run has no model to evaluate");
+    const auto found =
+        core::find_checkpoint(command.checkpoint, std::filesystem::path(deck.output.directory) / "checkpoints", &notes);
+    if (!found) {
+      throw InputError("--checkpoint " + command.checkpoint + ": no checkpoint in " + deck.output.directory +
+                       "/checkpoints; train first, or name a checkpoint file");
+    }
+    file = *found;
+    state = core::open_checkpoint(file, deck, core::stages_of(deck, ranks), &notes);
+    sources = open_sources(deck, true);
+  });
+  const int stages = core::stages_of(deck, ranks);
+  const core::Place place{.rank = rank, .ranks = ranks, .stages = stages};
+  auto edges = core::Communicator::duplicate(comm);
+  std::unique_ptr<core::Pipeline> pipeline;
+  std::unique_ptr<core::BatchDump> dump;
+  Batch batch;
+  batch.rows = deck.train.microbatches * deck.train.microbatch_size;
+  core::agree(comm, [&] {
+    pipeline = std::make_unique<core::Pipeline>(deck, place, edges.get(), sources.sources(), [] { return MPI_Wtime(); });
+    core::load_checkpoint(file, *pipeline);
+    if (!command.dump_batch.empty() && place.has_last_stage()) {
+      dump = std::make_unique<core::BatchDump>(command.dump_batch, batch.rows, deck.train.sequence);
+    }
+  });
+
+  core::Nap nap;
+  const auto poll = [&](bool moved) -> std::optional<std::int64_t> {
+    if (moved) {
+      nap.reset();
+    } else {
+      nap.idle();
+    }
+    return std::nullopt;
+  };
+  double losses[2] = {mean(pipeline->evaluate(*sources.validation, deck.output.evaluation_batches, poll)), 0};
+  if (!command.dump_batch.empty()) {
+    ShiftedSource next(*sources.train, state.microbatches);
+    const auto keep = [&](std::int64_t, const std::vector<float>& token_losses) {
+      batch.losses.insert(batch.losses.end(), token_losses.begin(), token_losses.end());
+    };
+    losses[1] = mean(pipeline->evaluate(next, deck.train.microbatches, poll, keep));
+    core::agree(comm, [&] {
+      if (!dump) return;
+      const std::int64_t each = std::int64_t{deck.train.microbatch_size} * deck.train.sequence;
+      batch.tokens.resize(batch.losses.size());
+      batch.targets.resize(batch.losses.size());
+      for (std::int64_t m = 0; m < deck.train.microbatches; ++m)
+        next.batch(m, &batch.tokens[m * each], &batch.targets[m * each]);
+      dump->write(batch.tokens, batch.targets, batch.losses);
+    });
+  }
+  MPI_Bcast(losses, 2, MPI_DOUBLE, place.rank_of(stages - 1), comm);
+  if (rank == 0) {
+    nlohmann::ordered_json result = {{"checkpoint", file.string()}, {"step", state.step}, {"validation_loss", losses[0]}};
+    if (!command.dump_batch.empty()) result["batch_loss"] = losses[1];
+    std::cout << notes << result.dump() << std::endl;
+  }
+  return 0;
+}
+
+}  // namespace minipipe::app

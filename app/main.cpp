@@ -1,0 +1,74 @@
+#include <mpi.h>
+
+#include <Kokkos_Core.hpp>
+#include <iostream>
+
+#include "app/command.hpp"
+#include "app/session.hpp"
+#include "core/comm/abort_job.hpp"
+#include "core/comm/agreement.hpp"
+#include "core/deck/help.hpp"
+#include "schedules/error.hpp"
+
+namespace {
+
+using minipipe::app::Command;
+
+// Exit statuses: 0 done, 2 bad input, 3 failed while running, 75 stopped early with a checkpoint.
+constexpr int status_input = 2;
+constexpr int status_run = 3;
+
+int run(const Command& command, bool speak) {
+  switch (command.verb) {
+    case Command::Verb::train:
+      return minipipe::app::train(command);
+    case Command::Verb::check:
+      return minipipe::app::check(command);
+    case Command::Verb::simulate:
+      return minipipe::app::simulate(command);
+    case Command::Verb::eval:
+      return minipipe::app::evaluate(command);
+    case Command::Verb::prepare:
+      if (speak) minipipe::data::prepare(command.prepare, std::cout);
+      return 0;
+    case Command::Verb::help_deck:
+      if (speak) std::cout << minipipe::core::help_deck();
+      return 0;
+    case Command::Verb::help_deck_markdown:
+      if (speak) std::cout << minipipe::core::help_markdown();
+      return 0;
+  }
+  return status_run;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+  int rank = 0;
+  int ranks = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const auto parsed = minipipe::app::parse_command_line(argc, argv, rank == 0);
+  int status = parsed.status;
+  if (!parsed.done) {
+    Kokkos::initialize(argc, argv);
+    try {
+      status = run(parsed.command, rank == 0);
+    } catch (const std::exception& error) {
+      status = dynamic_cast<const minipipe::InputError*>(&error) != nullptr ? status_input : status_run;
+      if (dynamic_cast<const minipipe::core::Agreed*>(&error) != nullptr) {
+        // Every rank has this error: one prints, all end in order with the same status.
+        if (rank == 0) std::cerr << "minipipe: " << error.what() << std::endl;
+      } else {
+        // This rank alone failed; the others wait for messages it will not send.
+        std::cerr << "minipipe: " << (ranks > 1 ? "rank " + std::to_string(rank) + ": " : "") << error.what() << std::endl;
+        if (ranks > 1) minipipe::core::abort_job(status);
+      }
+    }
+    Kokkos::finalize();
+  }
+  MPI_Finalize();
+  return status;
+}

@@ -1,0 +1,44 @@
+#include "app/session.hpp"
+
+#include <fstream>
+#include <sstream>
+
+#include "core/comm/agreement.hpp"
+#include "core/deck/parse.hpp"
+#include "core/deck/print.hpp"
+#include "schedules/error.hpp"
+
+namespace minipipe::app {
+
+namespace {
+std::string read_text(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  if (!stream || !(text << stream.rdbuf())) {
+    throw InputError("deck " + path + ": cannot be read; give the path of a TOML deck, such as inputs/verify/verify.toml");
+  }
+  return text.str();
+}
+}  // namespace
+
+core::Deck load_deck(const Command& command, MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  std::string text;
+  core::agree(comm, [&] {
+    if (rank == 0) text = read_text(command.deck);
+  });
+  core::broadcast_text(comm, text, 0);
+  core::Deck deck;
+  core::agree(comm, [&] { deck = core::read_deck(text, command.deck, command.overrides); });
+  const bool same = core::same_on_all(comm, core::deck_hash(deck));
+  core::agree(comm, [&] {
+    if (!same) {
+      throw InputError("deck " + command.deck +
+                       ": ranks resolve it to different settings; start all ranks with the same command line");
+    }
+  });
+  return deck;
+}
+
+}  // namespace minipipe::app

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <string>
+
+#include "app/command.hpp"
+#include "core/deck/deck.hpp"
+
+namespace minipipe::app {
+
+// Reads the deck on rank 0, resolves it on every rank and proves that all have the same. Collective; throws InputError on all.
+core::Deck load_deck(const Command& command, MPI_Comm comm);
+
+// The sub-commands. Collective over MPI_COMM_WORLD; each returns the exit status.
+int train(const Command& command);
+int check(const Command& command);
+int simulate(const Command& command);
+int evaluate(const Command& command);
+
+}  // namespace minipipe::app

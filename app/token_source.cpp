@@ -1,0 +1,34 @@
+#include "app/token_source.hpp"
+
+namespace minipipe::app {
+
+void TokenSource::batch(std::int64_t microbatch, std::int32_t* tokens, std::int32_t* targets) {
+  if (tokens == nullptr || targets == nullptr) {
+    unused_.resize(tokens_per_microbatch_);
+    sampler_.batch(microbatch, tokens != nullptr ? tokens : unused_.data(), targets != nullptr ? targets : unused_.data());
+    return;
+  }
+  sampler_.batch(microbatch, tokens, targets);
+}
+
+TokenSources open_sources(const core::Deck& deck, bool with_validation) {
+  TokenSources result;
+  if (deck.emulate.enabled) return result;
+  const auto open = [&](const std::string& path, const std::string& key) {
+    return std::make_unique<data::TokenFile>(data::open_token_file(path, deck.model.vocab, deck.train.sequence, key));
+  };
+  const std::size_t tokens =
+      static_cast<std::size_t>(deck.train.microbatch_size) * static_cast<std::size_t>(deck.train.sequence);
+  auto train = open(deck.data.train, "data.train");
+  const data::Sampler sampler(*train, static_cast<std::uint64_t>(deck.run.seed), deck.train.microbatch_size,
+                              deck.train.sequence);
+  result.train = std::make_unique<TokenSource>(std::move(train), sampler, tokens);
+  if (with_validation) {
+    auto validation = open(deck.data.validation, "data.validation");
+    const auto sequential = data::Sampler::sequential(*validation, deck.train.microbatch_size, deck.train.sequence);
+    result.validation = std::make_unique<TokenSource>(std::move(validation), sequential, tokens);
+  }
+  return result;
+}
+
+}  // namespace minipipe::app

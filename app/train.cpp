@@ -1,0 +1,34 @@
+#include <iostream>
+
+#include "app/session.hpp"
+#include "app/token_source.hpp"
+#include "core/comm/agreement.hpp"
+#include "core/deck/print.hpp"
+#include "core/deck/rules.hpp"
+#include "core/train/preflight.hpp"
+#include "core/train/trainer.hpp"
+#include "minipipe_version.hpp"
+
+namespace minipipe::app {
+
+int train(const Command& command) {
+  int rank = 0;
+  int ranks = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const core::Deck deck = load_deck(command, MPI_COMM_WORLD);
+  if (command.print_deck) {
+    if (rank == 0) std::cout << core::print_deck(deck);
+    return 0;
+  }
+  TokenSources sources;
+  core::agree(MPI_COMM_WORLD, [&] {
+    core::check_rules(deck, ranks);
+    core::check_schedule(deck, core::stages_of(deck, ranks));
+  });
+  core::agree(MPI_COMM_WORLD, [&] { sources = open_sources(deck, deck.output.evaluation_interval > 0); });
+  core::Trainer trainer(deck, MPI_COMM_WORLD, sources.sources(), {MINIPIPE_VERSION, MINIPIPE_GIT_HASH});
+  return trainer.run();
+}
+
+}  // namespace minipipe::app

@@ -1,0 +1,90 @@
+#include "core/train/options.hpp"
+
+#include <algorithm>
+
+namespace minipipe::core {
+
+schedules::ScheduleOptions schedule_options(const Deck& deck, int stages) {
+  schedules::ScheduleOptions options;
+  options.name = deck.schedule.name;
+  options.stages = stages;
+  options.window = deck.train.microbatches;
+  options.order = deck.schedule.order == "fixed" ? schedules::Order::fixed : schedules::Order::dynamic;
+  options.ready = deck.schedule.ready == "backward_first" ? schedules::Ready::backward_first : schedules::Ready::alternate;
+  options.extra_in_flight = deck.schedule.extra_in_flight;
+  options.synchronous_updates = deck.schedule.synchronous_updates;
+  return options;
+}
+
+ModelConfig model_config(const Deck& deck) {
+  return {.family = deck.model.family,
+          .layers = deck.model.layers,
+          .width = deck.model.width,
+          .heads = deck.model.heads,
+          .vocab = deck.model.vocab,
+          .context = deck.model.context,
+          .tied = deck.model.tied,
+          .dropout = deck.model.dropout};
+}
+
+TrainShape train_shape(const Deck& deck) {
+  return {.microbatch_size = deck.train.microbatch_size, .sequence = deck.train.sequence};
+}
+
+std::vector<StageLayers> stage_layers(const Deck& deck, int stages) {
+  return partition_model(model_config(deck), deck.train.sequence, stages, deck.schedule.partition);
+}
+
+KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers>& layers, int stage) {
+  const int stages = static_cast<int>(layers.size());
+  KokkosStageOptions options;
+  options.model = model_config(deck);
+  options.shape = train_shape(deck);
+  options.layers = layers[stage];
+  options.stage = stage;
+  options.stages = stages;
+  options.seed = static_cast<std::uint64_t>(deck.run.seed);
+  options.activation_slots = schedules::activation_slots(schedule_options(deck, stages), stage);
+  options.window = deck.train.microbatches;
+  options.adamw.beta1 = deck.train.beta1;
+  options.adamw.beta2 = deck.train.beta2;
+  options.adamw.epsilon = deck.train.epsilon;
+  options.adamw.weight_decay = deck.train.weight_decay;
+  options.learning_rate = {.peak = deck.train.learning_rate,
+                           .minimum = deck.train.min_learning_rate,
+                           .warmup_steps = deck.train.warmup_steps,
+                           .total_steps = deck.run.steps};
+  options.clip = deck.train.clip == "global" ? Clip::global : deck.train.clip == "stage" ? Clip::stage : Clip::none;
+  return options;
+}
+
+int edge_slots(const Deck& deck, int stages, int stage) {
+  return static_cast<int>(schedules::activation_slots(schedule_options(deck, stages), stage));
+}
+
+std::int64_t message_floats(const Deck& deck) {
+  constexpr std::int64_t line = 16;
+  const std::int64_t floats = deck.emulate.enabled
+                                  ? deck.emulate.message_bytes / static_cast<std::int64_t>(sizeof(float))
+                                  : std::int64_t{deck.train.microbatch_size} * deck.train.sequence * deck.model.width;
+  return std::max<std::int64_t>(1, (floats + line - 1) / line) * line;
+}
+
+schedules::Costs emulated_costs(const Deck& deck, int stages) {
+  schedules::Costs costs;
+  for (int stage = 0; stage < stages; ++stage) {
+    const double factor = deck.emulate.stage_factors.empty() ? 1.0 : deck.emulate.stage_factors[stage];
+    costs.forward.push_back(1e-3 * deck.emulate.forward_ms * factor);
+    costs.backward_input.push_back(0.5e-3 * deck.emulate.backward_ms * factor);
+    costs.backward_weight.push_back(0.5e-3 * deck.emulate.backward_ms * factor);
+    costs.update.push_back(0);
+  }
+  costs.latency = 1e-3 * deck.emulate.link_latency_ms;
+  return costs;
+}
+
+std::int64_t tokens_per_update(const Deck& deck) {
+  return deck.train.microbatches * deck.train.microbatch_size * deck.train.sequence;
+}
+
+}  // namespace minipipe::core

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <vector>
+
+#include "core/deck/deck.hpp"
+#include "core/model/stage_options.hpp"
+#include "schedules/policy/policy.hpp"
+#include "schedules/simulate/simulator.hpp"
+
+namespace minipipe::core {
+
+// What the deck's blocks mean to the layers below: the schedule, the model, one stage of it.
+schedules::ScheduleOptions schedule_options(const Deck& deck, int stages);
+ModelConfig model_config(const Deck& deck);
+TrainShape train_shape(const Deck& deck);
+std::vector<StageLayers> stage_layers(const Deck& deck, int stages);
+
+// Everything but the message memory. `layers`: the result of stage_layers.
+KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers>& layers, int stage);
+
+// Message slots at each end of the edge between `stage` and `stage + 1`: as many as the upstream stage can have in flight, so
+// that no send ever waits for room and a schedule's order is never changed by the transport.
+int edge_slots(const Deck& deck, int stages, int stage);
+
+// Floats of one message between stages, rounded up so that every slot starts on a cache line.
+std::int64_t message_floats(const Deck& deck);
+
+// Seconds per action of the deck's [emulate] block; the costs `check` and `simulate` use.
+schedules::Costs emulated_costs(const Deck& deck, int stages);
+
+// Tokens per optimizer update.
+std::int64_t tokens_per_update(const Deck& deck);
+
+}  // namespace minipipe::core

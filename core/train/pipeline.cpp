@@ -1,0 +1,240 @@
+#include "core/train/pipeline.hpp"
+
+#include "core/comm/delayed_channel.hpp"
+#include "core/comm/mpi_channel.hpp"
+#include "core/train/options.hpp"
+#include "schedules/error.hpp"
+#include "schedules/exec/inprocess_channel.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+// The ends of an in-process edge belong to the channel object; these hand them out as owned objects.
+class SharedSend : public schedules::SendChannel {
+ public:
+  explicit SharedSend(std::shared_ptr<schedules::InProcessChannel> channel) : channel_(std::move(channel)) {}
+  int slots() const override { return channel_->sender().slots(); }
+  void send(int slot) override { channel_->sender().send(slot); }
+  bool sent(int slot) override { return channel_->sender().sent(slot); }
+
+ private:
+  std::shared_ptr<schedules::InProcessChannel> channel_;
+};
+
+class SharedReceive : public schedules::ReceiveChannel {
+ public:
+  explicit SharedReceive(std::shared_ptr<schedules::InProcessChannel> channel) : channel_(std::move(channel)) {}
+  int slots() const override { return channel_->receiver().slots(); }
+  void post(int slot) override { channel_->receiver().post(slot); }
+  bool arrived(int slot) override { return channel_->receiver().arrived(slot); }
+
+ private:
+  std::shared_ptr<schedules::InProcessChannel> channel_;
+};
+
+// An emulated link around real ends: the sender stamps each message, the receiver holds it back.
+class EmulatedSend : public schedules::SendChannel {
+ public:
+  EmulatedSend(std::unique_ptr<schedules::SendChannel> inner, const MessageBuffers& buffers)
+      : inner_(std::move(inner)), stamped_(*inner_, steady_seconds, stamp_writer(buffers)) {}
+  int slots() const override { return stamped_.slots(); }
+  void send(int slot) override { stamped_.send(slot); }
+  bool sent(int slot) override { return stamped_.sent(slot); }
+
+ private:
+  std::unique_ptr<schedules::SendChannel> inner_;
+  StampedSendChannel stamped_;
+};
+
+class EmulatedReceive : public schedules::ReceiveChannel {
+ public:
+  EmulatedReceive(std::unique_ptr<schedules::ReceiveChannel> inner, const MessageBuffers& buffers, double latency_s)
+      : inner_(std::move(inner)), delayed_(*inner_, latency_s, steady_seconds, stamp_reader(buffers)) {}
+  int slots() const override { return delayed_.slots(); }
+  void post(int slot) override { delayed_.post(slot); }
+  bool arrived(int slot) override { return delayed_.arrived(slot); }
+
+ private:
+  std::unique_ptr<schedules::ReceiveChannel> inner_;
+  DelayedChannel delayed_;
+};
+
+std::shared_ptr<schedules::InProcessChannel> in_process_edge(const MessageBuffers& from, const MessageBuffers& to) {
+  const auto source = from.device();
+  const auto target = to.device();
+  auto copy = [source, target](int from_slot, int to_slot) {
+    Kokkos::deep_copy(ExecutionSpace(), Kokkos::subview(target, to_slot, Kokkos::ALL),
+                      Kokkos::subview(source, from_slot, Kokkos::ALL));
+    fence(ExecutionSpace(), "before the slots are given back, because the copy may be asynchronous");
+  };
+  return std::make_shared<schedules::InProcessChannel>(from.slots(), to.slots(), copy);
+}
+
+Matrix<float> memory_of(const std::unique_ptr<MessageBuffers>& buffers) {
+  if (!buffers) return {};
+  const auto& view = buffers->device();
+  return Matrix<float>(view.data(), view.extent(0), view.extent(1));
+}
+
+}  // namespace
+
+std::int64_t LocalStage::message_bytes() const {
+  std::int64_t sum = 0;
+  for (const auto* buffers : {&activation_in, &activation_out, &gradient_in, &gradient_out}) {
+    if (*buffers) sum += (*buffers)->bytes();
+  }
+  return sum;
+}
+
+Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const Sources& sources, std::function<double()> clock)
+    : place_(place), clock_(std::move(clock)) {
+  for (int s = 0; s < place_.local_stages(); ++s) {
+    LocalStage stage;
+    stage.index = place_.first_stage() + s;
+    make_buffers(stage, deck);
+    make_compute(stage, deck, sources);
+    stages_.push_back(std::move(stage));
+  }
+  connect(deck, edges);
+  if (deck.emulate.enabled) delay_links(deck);
+  const auto options = schedule_options(deck, place_.stages);
+  for (LocalStage& stage : stages_) {
+    schedules::Stage& compute = stage.switchable ? static_cast<schedules::Stage&>(*stage.switchable) : *stage.emulated;
+    stage.executor = std::make_unique<schedules::Executor>(
+        stage.index, place_.stages, schedules::activation_slots(options, stage.index), compute,
+        schedules::StageChannels{stage.activation_receive.get(), stage.activation_send.get(), stage.gradient_receive.get(),
+                                 stage.gradient_send.get()},
+        clock_);
+  }
+}
+
+Pipeline::~Pipeline() = default;
+
+void Pipeline::make_buffers(LocalStage& stage, const Deck& deck) {
+  const std::int64_t floats = message_floats(deck);
+  if (stage.index > 0) {
+    const int slots = edge_slots(deck, place_.stages, stage.index - 1);
+    stage.activation_in = std::make_unique<MessageBuffers>("activation_in", slots, floats);
+    stage.gradient_out = std::make_unique<MessageBuffers>("gradient_out", slots, floats);
+  }
+  if (stage.index + 1 < place_.stages) {
+    const int slots = edge_slots(deck, place_.stages, stage.index);
+    stage.activation_out = std::make_unique<MessageBuffers>("activation_out", slots, floats);
+    stage.gradient_in = std::make_unique<MessageBuffers>("gradient_in", slots, floats);
+  }
+}
+
+void Pipeline::make_compute(LocalStage& stage, const Deck& deck, const Sources& sources) {
+  if (deck.emulate.enabled) {
+    EmulatedStageOptions options;
+    options.forward_ms = deck.emulate.forward_ms;
+    options.backward_ms = deck.emulate.backward_ms;
+    options.factor = deck.emulate.stage_factors.empty() ? 1.0 : deck.emulate.stage_factors[stage.index];
+    options.jitter = deck.emulate.jitter;
+    options.seed = static_cast<std::uint64_t>(deck.run.seed);
+    options.stage = stage.index;
+    options.last = stage.index + 1 == place_.stages;
+    stage.emulated = std::make_unique<EmulatedStage>(options);
+    return;
+  }
+  KokkosStageOptions options = stage_options(deck, stage_layers(deck, place_.stages), stage.index);
+  options.messages = {memory_of(stage.activation_in), memory_of(stage.activation_out), memory_of(stage.gradient_in),
+                      memory_of(stage.gradient_out)};
+  stage.model = std::make_unique<KokkosStage>(options, *sources.train);
+  stage.switchable = std::make_unique<SwitchStage>(*stage.model);
+}
+
+void Pipeline::connect(const Deck& deck, MPI_Comm edges) {
+  (void)deck;
+  if (place_.one_process()) {
+    for (std::size_t s = 0; s + 1 < stages_.size(); ++s) connect_in_process(stages_[s], stages_[s + 1]);
+    return;
+  }
+  LocalStage& stage = stages_.front();
+  const int previous = place_.rank - 1;
+  const int next = place_.rank + 1;
+  if (stage.index > 0) {
+    const int edge = stage.index - 1;
+    stage.activation_receive =
+        std::make_unique<MpiReceiveChannel>(edges, previous, edge_tag(edge, Direction::activation), *stage.activation_in);
+    stage.gradient_send =
+        std::make_unique<MpiSendChannel>(edges, previous, edge_tag(edge, Direction::gradient), *stage.gradient_out);
+  }
+  if (stage.index + 1 < place_.stages) {
+    stage.activation_send =
+        std::make_unique<MpiSendChannel>(edges, next, edge_tag(stage.index, Direction::activation), *stage.activation_out);
+    stage.gradient_receive =
+        std::make_unique<MpiReceiveChannel>(edges, next, edge_tag(stage.index, Direction::gradient), *stage.gradient_in);
+  }
+}
+
+void Pipeline::connect_in_process(LocalStage& lower, LocalStage& upper) {
+  auto activations = in_process_edge(*lower.activation_out, *upper.activation_in);
+  lower.activation_send = std::make_unique<SharedSend>(activations);
+  upper.activation_receive = std::make_unique<SharedReceive>(activations);
+  auto gradients = in_process_edge(*upper.gradient_out, *lower.gradient_in);
+  upper.gradient_send = std::make_unique<SharedSend>(gradients);
+  lower.gradient_receive = std::make_unique<SharedReceive>(gradients);
+}
+
+void Pipeline::delay_links(const Deck& deck) {
+  const double latency_s = 1e-3 * deck.emulate.link_latency_ms;
+  if (latency_s <= 0) return;
+  for (LocalStage& stage : stages_) {
+    if (stage.activation_send)
+      stage.activation_send = std::make_unique<EmulatedSend>(std::move(stage.activation_send), *stage.activation_out);
+    if (stage.gradient_send)
+      stage.gradient_send = std::make_unique<EmulatedSend>(std::move(stage.gradient_send), *stage.gradient_out);
+    if (stage.activation_receive)
+      stage.activation_receive =
+          std::make_unique<EmulatedReceive>(std::move(stage.activation_receive), *stage.activation_in, latency_s);
+    if (stage.gradient_receive)
+      stage.gradient_receive =
+          std::make_unique<EmulatedReceive>(std::move(stage.gradient_receive), *stage.gradient_in, latency_s);
+  }
+}
+
+void Pipeline::start_at(std::int64_t microbatches, std::int64_t updates) {
+  for (LocalStage& stage : stages_) stage.executor->start_at(microbatches, updates);
+}
+
+void Pipeline::run_segment(const MakePolicy& make_policy, std::int64_t end, const Poll& poll) {
+  for (LocalStage& stage : stages_) {
+    stage.executor->set_policy(make_policy(stage.index));
+    stage.executor->begin_segment(end);
+  }
+  for (bool finished = false; !finished;) {
+    bool moved = false;
+    finished = true;
+    for (LocalStage& stage : stages_) {
+      moved |= stage.executor->advance();
+      finished &= stage.executor->finished();
+    }
+    if (const auto lower = poll(moved); lower && !finished) {
+      for (LocalStage& stage : stages_) {
+        if (!stage.executor->finished()) stage.executor->lower_segment_end(*lower);
+      }
+    }
+  }
+}
+
+std::vector<double> Pipeline::evaluate(BatchSource& source, std::int64_t microbatches, const Poll& poll,
+                                       const SwitchStage::TokenLosses& keep) {
+  const auto state = stages_.front().executor->state();
+  for (LocalStage& stage : stages_) {
+    stage.switchable->evaluate(source, keep);
+    stage.executor->start_at(0, 0);
+  }
+  run_segment([](int) { return schedules::make_forward_only_policy(); }, microbatches, poll);
+  std::vector<double> losses;
+  for (LocalStage& stage : stages_) {
+    stage.switchable->train();
+    stage.executor->start_at(state.forwards, state.updates);
+    stage.executor->take_log();
+    for (const auto& [microbatch, loss] : stage.model->take_evaluation_losses()) losses.push_back(loss);
+  }
+  return losses;
+}
+
+}  // namespace minipipe::core

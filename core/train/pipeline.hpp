@@ -1,0 +1,79 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/comm/message_buffers.hpp"
+#include "core/comm/mpi_error.hpp"
+#include "core/deck/deck.hpp"
+#include "core/emulate/emulated_stage.hpp"
+#include "core/model/kokkos_stage.hpp"
+#include "core/train/place.hpp"
+#include "core/train/switch_stage.hpp"
+#include "schedules/exec/executor.hpp"
+
+namespace minipipe::core {
+
+// Where batches come from. Not owned. Both may be null in an emulated run.
+struct Sources {
+  BatchSource* train = nullptr;
+  BatchSource* validation = nullptr;
+};
+
+// One stage of this rank: its compute, the memory of its messages, its channels and its executor.
+struct LocalStage {
+  int index = 0;
+  std::unique_ptr<MessageBuffers> activation_in, activation_out, gradient_in, gradient_out;
+  std::unique_ptr<schedules::ReceiveChannel> activation_receive, gradient_receive;
+  std::unique_ptr<schedules::SendChannel> activation_send, gradient_send;
+  std::unique_ptr<KokkosStage> model;       // null in an emulated run
+  std::unique_ptr<EmulatedStage> emulated;  // null in a real one
+  std::unique_ptr<SwitchStage> switchable;  // over `model`
+  std::unique_ptr<schedules::Executor> executor;
+
+  std::int64_t message_bytes() const;
+};
+
+// The stages of this rank, wired to each other and to the neighbours.
+class Pipeline {
+ public:
+  // Allocates everything the run needs. `edges`: a communicator for messages between stages; `clock`: seconds since the run's
+  // start. Both, and the sources, must outlive the pipeline. Throws InputError (the deck does not fit) or RunError.
+  Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const Sources& sources, std::function<double()> clock);
+  ~Pipeline();
+
+  std::vector<LocalStage>& stages() { return stages_; }
+
+  // Called between actions, with `true` if something moved since the last call. May return a lower end for the segment.
+  using Poll = std::function<std::optional<std::int64_t>(bool moved)>;
+
+  // Sets the counters of all stages.
+  void start_at(std::int64_t microbatches, std::int64_t updates);
+
+  // Gives every stage the policy made for it and works until all stages of this rank have drained before microbatch `end`.
+  using MakePolicy = std::function<std::unique_ptr<schedules::Policy>(int stage)>;
+  void run_segment(const MakePolicy& make_policy, std::int64_t end, const Poll& poll);
+
+  // Forward passes of `microbatches` microbatches of `source` through the whole pipe, on an empty pipe. Returns the mean loss
+  // of each on the rank of the last stage, nothing elsewhere. Counters are as before afterwards; nothing is logged.
+  std::vector<double> evaluate(BatchSource& source, std::int64_t microbatches, const Poll& poll,
+                               const SwitchStage::TokenLosses& keep = {});
+
+ private:
+  void make_buffers(LocalStage& stage, const Deck& deck);
+  void make_compute(LocalStage& stage, const Deck& deck, const Sources& sources);
+  void connect(const Deck& deck, MPI_Comm edges);
+  void connect_in_process(LocalStage& lower, LocalStage& upper);
+  void delay_links(const Deck& deck);
+
+  Place place_;
+  std::function<double()> clock_;
+  std::vector<LocalStage> stages_;
+};
+
+}  // namespace minipipe::core

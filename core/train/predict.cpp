@@ -1,0 +1,60 @@
+#include "core/train/predict.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "schedules/simulate/simulator.hpp"
+
+namespace minipipe::core {
+
+using schedules::Kind;
+
+namespace {
+double mean_seconds(const schedules::ActionLog& actions, Kind kind) {
+  double sum = 0;
+  double count = 0;
+  for (const auto& entry : actions) {
+    if (entry.action.kind != kind) continue;
+    sum += entry.end_s - entry.start_s;
+    count += 1;
+  }
+  return count > 0 ? sum / count : 0;
+}
+}  // namespace
+
+schedules::Log predict(const schedules::Log& measured, const schedules::ScheduleOptions& options, double latency_s) {
+  schedules::Costs costs;
+  double begin = std::numeric_limits<double>::max();
+  std::int64_t microbatches = 0;
+  std::int64_t first_microbatch = std::numeric_limits<std::int64_t>::max();
+  std::int64_t first_update = std::numeric_limits<std::int64_t>::max();
+  for (const auto& actions : measured.ranks) {
+    costs.forward.push_back(mean_seconds(actions, Kind::forward));
+    const double backward = mean_seconds(actions, Kind::backward);
+    costs.backward_input.push_back(mean_seconds(actions, Kind::backward_input) + 0.5 * backward);
+    costs.backward_weight.push_back(mean_seconds(actions, Kind::backward_weight) + 0.5 * backward);
+    costs.update.push_back(mean_seconds(actions, Kind::update));
+    microbatches = std::count_if(actions.begin(), actions.end(), [](const auto& e) { return e.action.kind == Kind::forward; });
+    for (const auto& entry : actions) {
+      begin = std::min(begin, entry.start_s);
+      if (entry.action.kind == Kind::forward) first_microbatch = std::min(first_microbatch, entry.action.microbatch);
+      if (entry.action.kind == Kind::update) first_update = std::min(first_update, entry.action.microbatch);
+    }
+  }
+  costs.latency = latency_s;
+  if (microbatches == 0) return {};
+  schedules::ScheduleOptions part = options;
+  part.synchronous_updates = std::max<std::int64_t>(0, options.synchronous_updates - first_update);
+  auto result = schedules::simulate(part, costs, microbatches);
+  for (auto& actions : result.log.ranks) {
+    for (auto& entry : actions) {
+      entry.start_s += begin;
+      entry.end_s += begin;
+      entry.version += first_update;
+      entry.action.microbatch += entry.action.kind == Kind::update ? first_update : first_microbatch;
+    }
+  }
+  return result.log;
+}
+
+}  // namespace minipipe::core

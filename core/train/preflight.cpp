@@ -1,0 +1,51 @@
+#include "core/train/preflight.hpp"
+
+#include <algorithm>
+
+#include "core/train/options.hpp"
+#include "schedules/error.hpp"
+
+namespace minipipe::core {
+
+Preflight preflight(const Deck& deck, int stages, std::int64_t updates) {
+  Preflight result;
+  const auto options = schedule_options(deck, stages);
+  const std::int64_t window = deck.train.microbatches;
+  // A steady state shows after every stage has been full for some windows; more updates than the run has would show what never
+  // happens.
+  const std::int64_t steady = deck.schedule.synchronous_updates + 4 + 8 * ((stages + window - 1) / window);
+  result.updates = updates > 0 ? updates : std::min(deck.run.steps, steady);
+  std::vector<std::int64_t> drains;
+  const std::int64_t synchronous = options.synchronous_updates;
+  if (schedules::is_asynchronous(options.name) && synchronous > 0 && synchronous < result.updates)
+    drains.push_back(synchronous * window);
+  result.simulation = schedules::simulate(options, emulated_costs(deck, stages), result.updates * window, drains);
+  schedules::CheckRange range;
+  range.microbatches = result.updates * window;
+  result.report = schedules::check(result.simulation.log, options, range);
+  return result;
+}
+
+void check_schedule(const Deck& deck, int stages) {
+  const Preflight result = preflight(deck, stages);
+  if (!result.report.ok()) {
+    throw RunError("schedule " + deck.schedule.name + " on " + std::to_string(stages) +
+                   " stages breaks its own rules: " + result.report.problems.front());
+  }
+}
+
+std::vector<PlannedMemory> planned_memory_by_stage(const Deck& deck, int stages) {
+  std::vector<PlannedMemory> result;
+  const std::size_t message = static_cast<std::size_t>(message_floats(deck)) * sizeof(float);
+  const auto layers = deck.emulate.enabled ? std::vector<StageLayers>() : stage_layers(deck, stages);
+  for (int stage = 0; stage < stages; ++stage) {
+    PlannedMemory memory;
+    if (!deck.emulate.enabled) memory.stage = planned_memory(stage_options(deck, layers, stage));
+    if (stage > 0) memory.comm += 2 * message * static_cast<std::size_t>(edge_slots(deck, stages, stage - 1));
+    if (stage + 1 < stages) memory.comm += 2 * message * static_cast<std::size_t>(edge_slots(deck, stages, stage));
+    result.push_back(memory);
+  }
+  return result;
+}
+
+}  // namespace minipipe::core

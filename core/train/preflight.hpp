@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/deck/deck.hpp"
+#include "core/model/stage_options.hpp"
+#include "schedules/check/checker.hpp"
+#include "schedules/simulate/simulator.hpp"
+
+namespace minipipe::core {
+
+// What can be known about a run before it starts.
+struct Preflight {
+  std::int64_t updates = 0;  // simulated
+  schedules::SimulationResult simulation;
+  schedules::CheckReport report;
+};
+
+// Simulates `updates` updates (0: enough to reach and show a steady state) with the costs of [emulate] and checks the order
+// that results. Nothing is allocated.
+Preflight preflight(const Deck& deck, int stages, std::int64_t updates = 0);
+
+// The same before every job: throws RunError if the schedule would break its own rules.
+void check_schedule(const Deck& deck, int stages);
+
+// Bytes each stage will allocate, messages included.
+struct PlannedMemory {
+  StageBytes stage;
+  std::size_t comm = 0;
+  std::size_t total() const { return stage.total() + comm; }
+};
+std::vector<PlannedMemory> planned_memory_by_stage(const Deck& deck, int stages);
+
+}  // namespace minipipe::core

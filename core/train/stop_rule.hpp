@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "core/comm/control.hpp"
+#include "core/comm/stop_signal.hpp"
+#include "core/deck/deck.hpp"
+#include "schedules/policy/stage_state.hpp"
+
+namespace minipipe::core {
+
+// Ends a run early and in order. A signal on any rank, or run.time_limit on rank 0, becomes a request; rank 0 then decides
+// where the running segment ends and tells the others, so that the pipe drains at the same microbatch everywhere.
+//
+// Where: a flush schedule drains after every update anyway, so the current update is the last one. An asynchronous schedule
+// goes on to the drain the deck fixes if that is within run.grace seconds, because only then does a resumed run equal one that
+// never stopped; otherwise it drains at the next window and the run says so.
+class StopRule {
+ public:
+  // `elapsed`: seconds since this process' run began. References must outlive the rule.
+  StopRule(const Deck& deck, Control& control, const StopSignal& signal, std::function<double()> elapsed);
+
+  // All ranks, at the start of each training segment. `drains_anyway`: the segment's updates are synchronous.
+  void begin_segment(bool drains_anyway, std::int64_t first_microbatch);
+
+  // All ranks, between actions; `first` is the state of the rank's first stage. A lower end for the running segment, if any.
+  std::optional<std::int64_t> poll(const schedules::StageState& first);
+
+  // All ranks, between segments: passes on a signal that came since the last poll.
+  void request_if_due();
+
+  // Rank 0: a request has been seen, so the run ends with the running segment.
+  bool stopping() const { return stopping_; }
+  // Rank 0: the segment was cut short of the drain the deck fixes, under a schedule that does not drain anyway.
+  bool cut() const { return cut_; }
+  std::string reason() const;
+
+ private:
+  std::optional<std::int64_t> decide(const schedules::StageState& first);
+
+  const Deck& deck_;
+  Control& control_;
+  const StopSignal& signal_;
+  std::function<double()> elapsed_;
+  bool rank0_;
+  bool stopping_ = false;
+  bool cut_ = false;
+  bool drains_anyway_ = false;
+  std::int64_t first_microbatch_ = 0;
+  double segment_started_ = 0;
+  int polls_ = 0;
+};
+
+}  // namespace minipipe::core

@@ -1,0 +1,27 @@
+#include "core/train/trace_attributes.hpp"
+
+#include <unistd.h>
+
+#include <Kokkos_Core.hpp>
+#include <sstream>
+
+#include "core/deck/print.hpp"
+#include "core/train/trainer.hpp"
+
+namespace minipipe::core {
+
+TraceAttributes trace_attributes(const Deck& deck, const Place& place, const BuildInfo& build) {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  std::ostringstream kokkos;
+  Kokkos::print_configuration(kokkos, false);
+  return {{"deck", print_deck(deck)},
+          {"version", build.version},
+          {"git_hash", build.git_hash},
+          {"kokkos", std::string("execution space ") + ExecutionSpace::name() + "\n" + kokkos.str()},
+          {"ranks", std::to_string(place.ranks)},
+          {"stages", std::to_string(place.stages)},
+          {"host", host}};
+}
+
+}  // namespace minipipe::core

@@ -1,0 +1,322 @@
+#include "core/train/trainer.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "core/comm/agreement.hpp"
+#include "core/deck/print.hpp"
+#include "core/deck/rules.hpp"
+#include "core/io/checkpoint.hpp"
+#include "core/train/checkpointing.hpp"
+#include "core/train/gather.hpp"
+#include "core/train/global_norm.hpp"
+#include "core/train/options.hpp"
+#include "core/train/replay.hpp"
+#include "core/train/trace_attributes.hpp"
+#include "schedules/check/checker.hpp"
+#include "schedules/error.hpp"
+
+namespace minipipe::core {
+
+Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const BuildInfo& build)
+    : deck_(deck),
+      comm_(Communicator::duplicate(comm)),
+      edges_(Communicator::duplicate(comm)),
+      build_(build),
+      sources_(sources),
+      place_{.rank = comm_.rank(), .ranks = comm_.size(), .stages = stages_of(deck, comm_.size())},
+      drains_(deck),
+      gaps_(place_.stages) {
+  check(MPI_Barrier(comm_.get()), "starting together");
+  started_ = MPI_Wtime();
+  agree(comm_.get(), [&] { open_output(); });
+  agree(comm_.get(), [&] { set_up(sources); });
+  agree(comm_.get(), [&] { restore(); });
+  agree(comm_.get(), [&] {
+    if (place_.rank != 0) return;
+    trace_ = std::make_unique<TraceWriter>(folder_.trace(), trace_attributes(deck_, place_, build_), first_update_ > 0);
+    if (first_update_ > 0) trace_->truncate_to(first_update_, first_update_ * deck_.train.microbatches);
+  });
+}
+
+Trainer::~Trainer() = default;
+
+double Trainer::clock() const { return MPI_Wtime() - started_; }
+
+void Trainer::open_output() {
+  folder_.folder = deck_.output.directory;
+  if (place_.rank != 0) return;
+  folder_ = prepare_output_folder(deck_.output.directory, !deck_.run.resume.empty());
+  if (folder_.moved_to) std::cout << "results of an earlier run were moved to " << folder_.moved_to->string() << std::endl;
+}
+
+void Trainer::set_up(const Sources& sources) {
+  control_ = std::make_unique<Control>(comm_.get());
+  stop_ = std::make_unique<StopRule>(deck_, *control_, signal_, [this] { return clock(); });
+  watchdog_ = std::make_unique<Watchdog>(deck_.run.watchdog, [rank = place_.rank, limit = deck_.run.watchdog] {
+    return "rank " + std::to_string(rank) + ": nothing has moved for run.watchdog = " + std::to_string(limit) +
+           " s: a peer is gone or a schedule waits for ever; ending the job\n";
+  });
+  pipeline_ = std::make_unique<Pipeline>(deck_, place_, edges_.get(), sources, [this] { return clock(); });
+  if (deck_.train.clip == "global") set_global_norm(*pipeline_, comm_.get());
+  load_replay();
+}
+
+void Trainer::load_replay() {
+  if (!deck_.schedule.replay.empty()) replay_ = read_replay(deck_.schedule.replay, place_.stages);
+}
+
+void Trainer::restore() {
+  std::string notes;
+  std::string warning;
+  const auto file = find_checkpoint(deck_.run.resume, folder_.checkpoints(), &warning);
+  if (file) {
+    const CheckpointState state = open_checkpoint(*file, deck_, place_.stages, &notes);
+    load_checkpoint(*file, *pipeline_);
+    first_update_ = update_ = state.step;
+    elapsed_before_s_ = state.elapsed_s;
+    if (place_.rank == 0) std::cout << "resuming from " << file->string() << ", " << state.step << " updates done" << std::endl;
+  }
+  if (place_.rank == 0 && !(warning + notes).empty()) std::cout << warning << notes << std::flush;
+  pipeline_->start_at(update_ * deck_.train.microbatches, update_);
+  if (place_.has_last_stage()) progress_ = std::make_unique<Progress>(deck_, update_, tokens_per_update(deck_));
+}
+
+bool Trainer::asynchronous_now(std::int64_t update) const {
+  return schedules::is_asynchronous(deck_.schedule.name) && update >= deck_.schedule.synchronous_updates;
+}
+
+std::unique_ptr<schedules::Policy> Trainer::policy_for(int stage, std::int64_t first_update, std::int64_t end_update) const {
+  if (replay_) return replay_policy(*replay_, stage, first_update, end_update, deck_.train.microbatches);
+  return schedules::make_policy(schedule_options(deck_, place_.stages), stage);
+}
+
+int Trainer::run() {
+  seconds_.other = clock();
+  bool stopping = false;
+  while (update_ < deck_.run.steps && !stopping) {
+    train_segment();
+    if (drains_.evaluates(update_)) evaluate();
+    stopping = stop_decided() && update_ < deck_.run.steps;
+    if (stopping || drains_.writes_checkpoint(update_)) write_checkpoint();
+  }
+  finish();
+  return stopping ? 75 : 0;
+}
+
+void Trainer::train_segment() {
+  const std::int64_t window = deck_.train.microbatches;
+  const std::int64_t first = update_;
+  const std::int64_t end = drains_.next(first);
+  control_->begin_segment(++segment_);
+  stop_->begin_segment(!asynchronous_now(first), first * window);
+  check(MPI_Barrier(comm_.get()), "starting a segment together");
+  const double begin = clock();
+  losses_.clear();
+  losses_reported_ = first;
+
+  std::vector<schedules::StageSeconds> before;
+  for (const LocalStage& stage : pipeline_->stages()) before.push_back(stage.executor->seconds());
+  const auto poll = [&](bool moved) -> std::optional<std::int64_t> {
+    if (moved) {
+      nap_.reset();
+      watchdog_->beat();
+      take_losses();
+    } else {
+      nap_.idle();
+    }
+    return stop_->poll(pipeline_->stages().front().executor->state());
+  };
+  pipeline_->run_segment([&](int stage) { return policy_for(stage, first, end); }, end * window, poll);
+  take_losses();
+  wait_for_all();
+  const double training_s = clock() - begin;
+
+  update_ = pipeline_->stages().front().executor->state().updates;
+  double compute = 0;
+  double update = 0;
+  double send = 0;
+  for (std::size_t s = 0; s < before.size(); ++s) {
+    const auto& now = pipeline_->stages()[s].executor->seconds();
+    compute += now.compute - before[s].compute;
+    update += now.update - before[s].update;
+    send += now.send - before[s].send;
+  }
+  seconds_.training += training_s;
+  seconds_.compute += compute;
+  seconds_.update += update;
+  seconds_.send += send;
+  seconds_.wait_input += training_s - compute - update - send;
+  training_tokens_ += (update_ - first) * tokens_per_update(deck_);
+
+  const double report_begin = clock();
+  report_segment(first, training_s);
+  seconds_.output += clock() - report_begin;
+}
+
+// On the rank of the last stage: what the losses of finished updates are, for the user and for the trace.
+void Trainer::take_losses() {
+  if (!place_.has_last_stage()) return;
+  LocalStage& last = pipeline_->stages().back();
+  const std::int64_t updates = last.executor->state().updates;
+  if (updates == losses_reported_) return;
+  if (last.model) {
+    for (const auto& [microbatch, loss] : last.model->take_losses()) {
+      if (!std::isfinite(loss)) {
+        throw RunError("the loss of microbatch " + std::to_string(microbatch) + " (update " +
+                       std::to_string(microbatch / deck_.train.microbatches + 1) +
+                       ") is not finite; lower train.learning_rate, raise train.warmup_steps or set train.clip, and resume "
+                       "from the last checkpoint");
+      }
+      losses_.push_back({microbatch, loss});
+    }
+  }
+  for (; losses_reported_ < updates; ++losses_reported_) {
+    double sum = 0;
+    for (const LossRecord& record : losses_) {
+      if (record.microbatch / deck_.train.microbatches == losses_reported_) sum += record.loss;
+    }
+    progress_->update(losses_reported_ + 1, sum / static_cast<double>(deck_.train.microbatches), clock());
+  }
+}
+
+// All ranks leave together. Polling with naps keeps the cores free for ranks that still compute.
+void Trainer::wait_for_all() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Ibarrier(comm_.get(), &request), "waiting for all ranks");
+  for (int done = 0; done == 0;) {
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "waiting for all ranks");
+    if (done == 0) nap_.idle();
+  }
+  nap_.reset();
+  watchdog_->beat();
+}
+
+void Trainer::report_segment(std::int64_t first_update, double training_s) {
+  const auto report = SegmentReport::collect(comm_.get(), LocalReport::take(*pipeline_, std::move(losses_)));
+  losses_ = {};
+  agree(comm_.get(), [&] {
+    if (place_.rank == 0) record_segment(report, first_update, training_s);
+  });
+}
+
+void Trainer::record_segment(const SegmentReport& report, std::int64_t first_update, double training_s) {
+  TraceBasis basis;
+  basis.window = deck_.train.microbatches;
+  basis.tokens_per_update = tokens_per_update(deck_);
+  basis.time_offset_s = elapsed_before_s_;
+  const LearningRateOptions rate = {.peak = deck_.train.learning_rate,
+                                    .minimum = deck_.train.min_learning_rate,
+                                    .warmup_steps = deck_.train.warmup_steps,
+                                    .total_steps = deck_.run.steps};
+  for (std::int64_t u = first_update; u < update_; ++u) basis.learning_rates.push_back(learning_rate(u, rate));
+  const auto rows = trace_rows(report, basis, first_update, update_);
+  if (!rows.empty()) final_loss_ = rows.back().loss;
+  trace_->append(rows);
+  for (std::size_t r = 0; r < report.ranks.size(); ++r) trace_->append_actions(static_cast<int>(r), report.ranks[r]);
+  trace_->flush();
+
+  last_log_ = report.by_stage(place_.stages);
+  check_segment(last_log_, first_update);
+  const bool own_rule = !schedules::is_asynchronous(deck_.schedule.name) || asynchronous_now(first_update);
+  if (own_rule && segment_ > 1) {
+    steady_.tokens += (update_ - first_update) * basis.tokens_per_update;
+    steady_.seconds += training_s;
+    for (const auto& rank : report.ranks) {
+      for (const auto& entry : rank) steady_.compute_s += entry.end_s - entry.start_s;
+    }
+  }
+}
+
+void Trainer::check_segment(const schedules::Log& log, std::int64_t first_update) {
+  const std::int64_t window = deck_.train.microbatches;
+  const schedules::CheckRange range{.first_microbatch = first_update * window,
+                                    .microbatches = (update_ - first_update) * window,
+                                    .first_update = first_update,
+                                    .stage_of_rank = {}};
+  const auto report = schedules::check(log, schedule_options(deck_, place_.stages), range);
+  if (!report.ok()) {
+    throw RunError("the action log of updates " + std::to_string(first_update) + " to " + std::to_string(update_) +
+                   " breaks the rules of schedule " + deck_.schedule.name + ": " + report.problems.front() + " (" +
+                   std::to_string(report.problems.size()) + " problems; the log is in " + folder_.trace().string() + ")");
+  }
+  gaps_.add(report.ranks);
+}
+
+void Trainer::evaluate() {
+  if (deck_.emulate.enabled || sources_.validation == nullptr) return;
+  const double begin = clock();
+  const auto poll = [&](bool moved) -> std::optional<std::int64_t> {
+    if (moved) {
+      nap_.reset();
+      watchdog_->beat();
+    } else {
+      nap_.idle();
+    }
+    return std::nullopt;
+  };
+  const auto losses = pipeline_->evaluate(*sources_.validation, deck_.output.evaluation_batches, poll);
+  wait_for_all();
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  double mean = losses.empty() ? 0 : sum / static_cast<double>(losses.size());
+  check(MPI_Bcast(&mean, 1, MPI_DOUBLE, place_.rank_of(place_.stages - 1), comm_.get()), "sharing the validation loss");
+  validation_loss_ = mean;
+  if (progress_) progress_->validation(update_, mean);
+  agree(comm_.get(), [&] {
+    if (place_.rank != 0) return;
+    trace_->append_validation({update_, mean});
+    trace_->flush();
+  });
+  seconds_.evaluation += clock() - begin;
+}
+
+void Trainer::write_checkpoint() {
+  if (deck_.emulate.enabled) return;
+  const double begin = clock();
+  watchdog_->beat();
+  CheckpointState state;
+  state.step = update_;
+  state.microbatches = update_ * deck_.train.microbatches;
+  state.tokens = update_ * tokens_per_update(deck_);
+  state.seed = static_cast<std::uint64_t>(deck_.run.seed);
+  state.stages = place_.stages;
+  state.schedule = deck_.schedule.name;
+  state.deck = print_deck(deck_, false);
+  state.git_hash = build_.git_hash;
+  state.elapsed_s = elapsed_before_s_ + clock();
+  agree(comm_.get(), [&] {
+    save_checkpoint(comm_.get(), checkpoint_path(folder_.checkpoints(), update_), *pipeline_, state);
+    if (place_.rank == 0) keep_last(folder_.checkpoints(), deck_.checkpoint.keep);
+  });
+  watchdog_->beat();
+  seconds_.checkpoint += clock() - begin;
+}
+
+bool Trainer::stop_decided() {
+  stop_->request_if_due();
+  control_->finish();
+  int stopping = 0;
+  if (place_.rank == 0) {
+    stopping = control_->poll_stop_request() ? 1 : 0;
+    if (stopping && update_ < deck_.run.steps) {
+      std::cout << stop_->reason() << ": stopping after update " << update_
+                << " with a checkpoint; run again with run.resume=latest to go on";
+      if (stop_->cut()) {
+        std::cout << "\nthe pipe was drained where the deck does not drain it, so the resumed run will differ from one that "
+                     "never stopped "
+                     "(raise run.grace or lower checkpoint.interval to avoid that)";
+      }
+      std::cout << std::endl;
+    }
+  }
+  check(MPI_Bcast(&stopping, 1, MPI_INT, 0, comm_.get()), "deciding whether to stop");
+  return stopping != 0;
+}
+
+}  // namespace minipipe::core

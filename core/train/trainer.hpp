@@ -1,0 +1,105 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/comm/control.hpp"
+#include "core/comm/mpi_error.hpp"
+#include "core/comm/nap.hpp"
+#include "core/comm/stop_signal.hpp"
+#include "core/comm/watchdog.hpp"
+#include "core/deck/deck.hpp"
+#include "core/io/output_folder.hpp"
+#include "core/io/summary.hpp"
+#include "core/io/trace.hpp"
+#include "core/train/drains.hpp"
+#include "core/train/pipeline.hpp"
+#include "core/train/progress.hpp"
+#include "core/train/run_times.hpp"
+#include "core/train/segment_report.hpp"
+#include "core/train/stop_rule.hpp"
+#include "core/train/version_gaps.hpp"
+
+namespace minipipe::core {
+
+// Version, git hash and so on: what every output carries.
+struct BuildInfo {
+  std::string version;
+  std::string git_hash;
+};
+
+// A whole training run on all ranks of a communicator: from the resolved deck to traces, checkpoints and summary.
+class Trainer {
+ public:
+  // Collective. The deck is resolved and checked (check_rules). Throws InputError or RunError, the same on all ranks.
+  Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const BuildInfo& build);
+  ~Trainer();
+
+  // Trains to run.steps or until it is asked to stop. Collective. Returns the exit status: 0 or 75 (stopped early with a
+  // checkpoint). An exception here is this rank's alone: the caller ends the job.
+  int run();
+
+ private:
+  void set_up(const Sources& sources);
+  void open_output();
+  void restore();
+  void load_replay();
+  std::unique_ptr<schedules::Policy> policy_for(int stage, std::int64_t first_update, std::int64_t end_update) const;
+
+  void train_segment();
+  void take_losses();
+  void report_segment(std::int64_t first_update, double training_s);
+  void record_segment(const SegmentReport& report, std::int64_t first_update, double training_s);
+  void check_segment(const schedules::Log& log, std::int64_t first_update);
+  void evaluate();
+  void write_checkpoint();
+  bool stop_decided();
+  void wait_for_all();
+  void finish();
+  Summary summarise();
+  bool asynchronous_now(std::int64_t update) const;
+  double clock() const;
+
+  Deck deck_;
+  Communicator comm_;
+  Communicator edges_;
+  BuildInfo build_;
+  Sources sources_;
+  Place place_;
+  Drains drains_;
+  double started_ = 0;
+
+  StopSignal signal_;
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<StopRule> stop_;
+  std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<Progress> progress_;  // rank of the last stage
+  std::unique_ptr<TraceWriter> trace_;  // rank 0
+  OutputFolder folder_;
+  std::optional<schedules::Plan> replay_;
+  Nap nap_;
+
+  std::int64_t update_ = 0;        // done
+  std::int64_t first_update_ = 0;  // done before this process began
+  double elapsed_before_s_ = 0;
+  std::int64_t segment_ = 0;
+  std::vector<LossRecord> losses_;  // of the running segment; last stage's rank
+  std::int64_t losses_reported_ = 0;
+  double final_loss_ = Summary::unknown;
+  double validation_loss_ = Summary::unknown;
+
+  RankSeconds seconds_;
+  SteadyPart steady_;        // rank 0
+  VersionGaps gaps_;         // rank 0
+  schedules::Log last_log_;  // rank 0: the last segment, for the timeline
+  std::int64_t training_tokens_ = 0;
+};
+
+}  // namespace minipipe::core

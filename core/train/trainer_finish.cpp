@@ -1,0 +1,152 @@
+// The end of a run: memory, timeline, summary.
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <numeric>
+
+#include "core/comm/agreement.hpp"
+#include "core/io/chrome_trace.hpp"
+#include "core/linalg/gemm.hpp"
+#include "core/model/flops.hpp"
+#include "core/train/gather.hpp"
+#include "core/train/options.hpp"
+#include "core/train/predict.hpp"
+#include "core/train/trainer.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+struct RankMemory {
+  std::uint64_t parameters = 0;
+  std::uint64_t gradients = 0;
+  std::uint64_t optimizer = 0;
+  std::uint64_t activations = 0;
+  std::uint64_t comm = 0;
+
+  std::uint64_t total() const { return parameters + gradients + optimizer + activations + comm; }
+};
+
+RankMemory memory_of(Pipeline& pipeline) {
+  RankMemory memory;
+  for (LocalStage& stage : pipeline.stages()) {
+    memory.comm += static_cast<std::uint64_t>(stage.message_bytes());
+    if (!stage.model) continue;
+    const StageBytes bytes = stage.model->bytes();
+    memory.parameters += bytes.parameters;
+    memory.gradients += bytes.gradients;
+    memory.optimizer += bytes.optimizer;
+    memory.activations += bytes.activations;
+  }
+  return memory;
+}
+
+template <class T>
+std::vector<T> first_of_each(const std::vector<std::vector<T>>& ranks) {
+  std::vector<T> result;
+  for (const auto& rank : ranks) result.push_back(rank.front());
+  return result;
+}
+
+}  // namespace
+
+Summary Trainer::summarise() {
+  const GemmShape shape = largest_hidden_gemm(model_config(deck_), train_shape(deck_));
+  const bool real = !deck_.emulate.enabled;
+  const double rate = real ? measure_gemm_rate<float>(ExecutionSpace(), shape.m, shape.n, shape.k) : 0;
+  const auto rates = first_of_each(gather(comm_.get(), std::vector<double>{rate}));
+  const auto memory = first_of_each(gather(comm_.get(), std::vector<RankMemory>{memory_of(*pipeline_)}));
+  std::vector<std::int64_t> peaks;
+  for (const LocalStage& stage : pipeline_->stages()) peaks.push_back(stage.executor->peak_in_flight());
+  const auto all_peaks = gather(comm_.get(), peaks);
+  seconds_.wall = clock();
+  const double named = seconds_.compute + seconds_.update + seconds_.wait_input + seconds_.send + seconds_.evaluation +
+                       seconds_.checkpoint + seconds_.output;
+  seconds_.other = seconds_.wall - named;
+  const auto seconds = first_of_each(gather(comm_.get(), std::vector<RankSeconds>{seconds_}));
+
+  Summary summary;
+  summary.schedule = deck_.schedule.name;
+  summary.ranks = place_.ranks;
+  summary.stages = place_.stages;
+  summary.replicas = deck_.parallel.data;
+  summary.steps = update_;
+  if (place_.rank != 0) return summary;
+
+  const double updates = static_cast<double>(update_ - first_update_);
+  const double training = std::max_element(seconds.begin(), seconds.end(), [](const auto& a, const auto& b) {
+                            return a.training < b.training;
+                          })->training;
+  double compute = 0;
+  double busy = 0;
+  for (const RankSeconds& rank : seconds) {
+    compute += rank.compute;
+    busy += rank.compute + rank.update;
+  }
+  const double stage_seconds = training * place_.stages;
+  if (updates > 0) {
+    summary.tokens_per_s = static_cast<double>(training_tokens_) / training;
+    summary.step_time_s = training / updates;
+    summary.compute_share = compute / stage_seconds;
+    double wait = 0;
+    for (const RankSeconds& rank : seconds) wait += rank.wait_input;
+    summary.wait_share = wait / (training * place_.ranks);
+    summary.bubble_share = 1 - busy / stage_seconds;
+  }
+  if (steady_.seconds > 0) {
+    summary.numbers["schedule_tokens_per_s"] = static_cast<double>(steady_.tokens) / steady_.seconds;
+    summary.numbers["schedule_bubble_share"] = 1 - steady_.compute_s / (steady_.seconds * place_.stages);
+  }
+  if (real && updates > 0) {
+    const double flops =
+        flops_per_microbatch(model_config(deck_), train_shape(deck_)) * static_cast<double>(deck_.train.microbatches);
+    const double all_rates = std::accumulate(rates.begin(), rates.end(), 0.0) * 1e9;
+    summary.gemm_fraction = flops / (summary.step_time_s * all_rates);
+    summary.numbers["gemm_gflops"] = all_rates * 1e-9;
+  }
+  if (real) {
+    summary.final_loss = final_loss_;
+    summary.validation_loss = validation_loss_;
+  }
+  for (const RankMemory& rank : memory) summary.peak_bytes.push_back(rank.total());
+  summary.version_gap_max = gaps_.maximum();
+  summary.version_gap_mean = gaps_.mean();
+  for (const RankSeconds& rank : seconds) {
+    for (const auto& [name, value] : rank.purposes()) summary.seconds[name].push_back(value);
+    summary.seconds["wall"].push_back(rank.wall);
+  }
+  int stage = 0;
+  for (const auto& rank : all_peaks) {
+    for (const std::int64_t peak : rank)
+      summary.numbers["peak_in_flight_" + std::to_string(stage++)] = static_cast<double>(peak);
+  }
+  for (std::size_t r = 0; r < memory.size(); ++r) {
+    trace_->write_memory(static_cast<int>(r), {{"parameters", memory[r].parameters},
+                                               {"gradients", memory[r].gradients},
+                                               {"optimizer", memory[r].optimizer},
+                                               {"activations", memory[r].activations},
+                                               {"comm", memory[r].comm}});
+  }
+  trace_->flush();
+  return summary;
+}
+
+void Trainer::finish() {
+  if (progress_) progress_->finish();
+  const Summary summary = summarise();
+  agree(comm_.get(), [&] {
+    if (place_.rank != 0) return;
+    if (!last_log_.ranks.empty()) {
+      const schedules::Log predicted =
+          predict(last_log_, schedule_options(deck_, place_.stages), 1e-3 * deck_.emulate.link_latency_ms);
+      write_chrome_trace(folder_.timeline(), last_log_, &predicted);
+    }
+    write_summary(folder_.summary(), summary);
+  });
+  control_->finish();
+  check(MPI_Barrier(comm_.get()), "ending together");
+  // Last on standard output, after every other rank's lines.
+  if (place_.rank == 0) std::cout << to_json(summary) << std::endl;
+}
+
+}  // namespace minipipe::core

@@ -1,0 +1,177 @@
+#include "core/kernels/attention.hpp"
+
+#include "core/kernels/philox.hpp"
+#include "unit_tests/core/kernels/arrays.hpp"
+
+namespace minipipe::core::testing {
+
+namespace {
+
+struct Case {
+  int batch, sequence, heads, depth;
+  double dropout = 0;
+
+  int columns() const { return heads * depth; }
+  int rows() const { return batch * sequence; }
+  AttentionShape shape() const { return {batch, sequence, heads}; }
+  Dropout options() const { return {dropout, 5, 2, 9}; }
+};
+
+// The factor of probability (query, key) of head number `head` of the batch.
+double factor(const Case& c, std::int64_t head, std::int64_t query, std::int64_t key) {
+  if (c.dropout == 0) {
+    return 1;
+  }
+  double factors[4];
+  const std::int64_t groups = (c.sequence + 3) / 4;
+  DropoutMask<double>(c.options()).factors(factors, static_cast<std::uint64_t>((head * c.sequence + query) * groups + key / 4));
+  return factors[key % 4];
+}
+
+// Softmax over all keys at once.
+Numbers reference(const Case& c, const Numbers& qkv, Numbers* logsumexp = nullptr) {
+  Numbers out(c.rows() * c.columns());
+  const auto at = [&](int b, int t, int part, int h, int d) {
+    return qkv[(b * c.sequence + t) * 3 * c.columns() + part * c.columns() + h * c.depth + d];
+  };
+  for (int b = 0; b < c.batch; ++b) {
+    for (int h = 0; h < c.heads; ++h) {
+      for (int t = 0; t < c.sequence; ++t) {
+        Numbers p(t + 1);
+        double total = 0;
+        for (int s = 0; s <= t; ++s) {
+          double score = 0;
+          for (int d = 0; d < c.depth; ++d) {
+            score += at(b, t, 0, h, d) * at(b, s, 1, h, d);
+          }
+          p[s] = std::exp(score / std::sqrt(c.depth));
+          total += p[s];
+        }
+        for (int s = 0; s <= t; ++s) {
+          for (int d = 0; d < c.depth; ++d) {
+            out[(b * c.sequence + t) * c.columns() + h * c.depth + d] +=
+                p[s] / total * factor(c, b * c.heads + h, t, s) * at(b, s, 2, h, d);
+          }
+        }
+        if (logsumexp != nullptr) {
+          logsumexp->push_back(std::log(total));
+        }
+      }
+    }
+  }
+  return out;
+}
+
+template <class T>
+struct Result {
+  Numbers out, logsumexp, gradient;
+};
+
+template <class T>
+Result<T> run(const Case& c, const Numbers& qkv, const Numbers& output_gradient) {
+  const Array<T> input(qkv), out(c.rows() * c.columns()), logsumexp(c.rows() * c.heads), dout(output_gradient),
+      gradient(qkv.size());
+  attention_forward<T>({}, out.matrix(c.rows(), c.columns()), logsumexp.vector(), input.matrix(c.rows(), 3 * c.columns()),
+                       c.shape(), c.options());
+  attention_backward<T>({}, gradient.matrix(c.rows(), 3 * c.columns()), dout.matrix(c.rows(), c.columns()),
+                        input.matrix(c.rows(), 3 * c.columns()), out.matrix(c.rows(), c.columns()), logsumexp.vector(),
+                        c.shape(), c.options());
+  return {out.get(), logsumexp.get(), gradient.get()};
+}
+
+// One position, odd counts, one tile and a bit, three tiles; head depths below, at and beside vector widths.
+const Case cases[] = {{1, 1, 1, 1},   {2, 7, 3, 5},   {1, 33, 3, 16},     {2, 64, 1, 8},      {1, 70, 1, 4},
+                      {1, 130, 2, 3}, {1, 65, 1, 40}, {2, 7, 3, 5, 0.25}, {1, 70, 2, 4, 0.5}, {1, 131, 1, 3, 0.1}};
+
+}  // namespace
+
+template <class T>
+class Attention : public ::testing::Test {};
+TYPED_TEST_SUITE(Attention, Scalars);
+
+TYPED_TEST(Attention, ForwardAgreesWithPlainSoftmax) {
+  using T = TypeParam;
+  for (const Case& c : cases) {
+    SCOPED_TRACE(::testing::Message() << "T " << c.sequence << " heads " << c.heads << " depth " << c.depth);
+    const Numbers qkv = random_numbers(c.rows() * 3 * c.columns(), 1, -2, 2);
+    Numbers logsumexp;
+    const Numbers expected = reference(c, qkv, &logsumexp);
+    const Result<T> result = run<T>(c, qkv, Numbers(c.rows() * c.columns(), 1.0));
+    // Scores: depth products below 4, over sqrt(depth). A relative error of every probability by twice that, and the sums.
+    const double score = rounding<T> * (c.depth + 4) * 4 * std::sqrt(c.depth);
+    const double tolerance = 2 * score + rounding<T> * (c.sequence + 16);
+    expect_near(result.out, expected, 2 / (1 - c.dropout) * tolerance);
+    expect_near(result.logsumexp, logsumexp, tolerance, 2 * rounding<T>);
+  }
+}
+
+TEST(AttentionGradient, AgreesWithDifferences) {
+  for (const Case& c : cases) {
+    SCOPED_TRACE(::testing::Message() << "T " << c.sequence << " heads " << c.heads << " depth " << c.depth);
+    const Numbers qkv = random_numbers(c.rows() * 3 * c.columns(), 1, -2, 2), w = random_numbers(c.rows() * c.columns(), 2);
+    Array<double> input(qkv);
+    const Array<double> out(w.size()), logsumexp(c.rows() * c.heads);
+    const Numbers expected = differences(qkv, [&](const Numbers& at) {
+      input.set(at);
+      attention_forward<double>({}, out.matrix(c.rows(), c.columns()), logsumexp.vector(),
+                                input.matrix(c.rows(), 3 * c.columns()), c.shape(), c.options());
+      return dot(w, out.get());
+    });
+    expect_near(run<double>(c, qkv, w).gradient, expected, 1e-8, 1e-8);
+  }
+}
+
+TEST(AttentionGradient, FloatAgreesWithDouble) {
+  for (const Case& c : cases) {
+    SCOPED_TRACE(::testing::Message() << "T " << c.sequence << " heads " << c.heads << " depth " << c.depth);
+    const Numbers qkv = random_numbers(c.rows() * 3 * c.columns(), 1, -1, 1), w = random_numbers(c.rows() * c.columns(), 2);
+    // ds = p (dout.v - dout.out): magnitude below 2 depth, relative error as in the forward; sums over T of p at most T.
+    const double score = rounding<float> * (c.depth + 4) * std::sqrt(c.depth);
+    const double relative = 2 * score + rounding<float> * (c.sequence + c.depth + 16);
+    const double probabilities =
+        std::min(static_cast<double>(c.sequence), 4 + std::log(c.sequence) * std::exp(2 * std::sqrt(c.depth)));
+    expect_near(run<float>(c, qkv, w).gradient, run<double>(c, qkv, w).gradient,
+                relative * 2 * std::sqrt(c.depth) * probabilities / (1 - c.dropout));
+  }
+}
+
+TYPED_TEST(Attention, LaterTokensDoNotMatter) {
+  using T = TypeParam;
+  const Case c{1, 100, 2, 8};
+  Numbers qkv = random_numbers(c.rows() * 3 * c.columns(), 1, -2, 2), w = random_numbers(c.rows() * c.columns(), 2);
+  const int cut = 71;
+  // No gradient comes from the rows behind the cut.
+  std::fill(w.begin() + cut * c.columns(), w.end(), 0.0);
+  const Result<T> before = run<T>(c, qkv, w);
+  const Numbers other = random_numbers(qkv.size(), 3, -9, 9);
+  std::copy(other.begin() + cut * 3 * c.columns(), other.end(), qkv.begin() + cut * 3 * c.columns());
+  const Result<T> after = run<T>(c, qkv, w);
+  const auto head = [](const Numbers& values, int count) { return Numbers(values.begin(), values.begin() + count); };
+  EXPECT_EQ(head(before.out, cut * c.columns()), head(after.out, cut * c.columns()));
+  EXPECT_NE(before.out, after.out);
+  EXPECT_EQ(head(before.gradient, cut * 3 * c.columns()), head(after.gradient, cut * 3 * c.columns()));
+  for (std::size_t i = static_cast<std::size_t>(cut) * 3 * c.columns(); i < qkv.size(); ++i) {
+    EXPECT_EQ(after.gradient[i], 0.0);
+  }
+}
+
+TYPED_TEST(Attention, LargeScoresDoNotOverflow) {
+  using T = TypeParam;
+  const Case c{1, 80, 1, 4};
+  Numbers qkv = random_numbers(c.rows() * 3 * c.columns(), 1, -100, 100);
+  for (const double value : run<T>(c, qkv, Numbers(c.rows() * c.columns(), 1.0)).gradient) {
+    ASSERT_TRUE(std::isfinite(value));
+  }
+}
+
+TYPED_TEST(Attention, BatchEntriesAndHeadsAreIndependent) {
+  using T = TypeParam;
+  const Case two{2, 37, 1, 6}, one{1, 37, 1, 6};
+  const Numbers qkv = random_numbers(two.rows() * 18, 1), w = random_numbers(two.rows() * 6, 2);
+  const Result<T> both = run<T>(two, qkv, w);
+  const Result<T> second = run<T>(one, Numbers(qkv.begin() + 37 * 18, qkv.end()), Numbers(w.begin() + 37 * 6, w.end()));
+  EXPECT_EQ(Numbers(both.out.begin() + 37 * 6, both.out.end()), second.out);
+  EXPECT_EQ(Numbers(both.gradient.begin() + 37 * 18, both.gradient.end()), second.gradient);
+}
+
+}  // namespace minipipe::core::testing

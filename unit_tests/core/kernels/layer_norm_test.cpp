@@ -1,0 +1,86 @@
+#include "core/kernels/layer_norm.hpp"
+
+#include "unit_tests/core/kernels/arrays.hpp"
+
+namespace minipipe::core::testing {
+
+namespace {
+
+constexpr double epsilon = 1e-5;
+
+Numbers reference(int rows, int columns, const Numbers& x, const Numbers& gamma, const Numbers& beta) {
+  Numbers y(x.size());
+  for (int r = 0; r < rows; ++r) {
+    double mean = 0, variance = 0;
+    for (int c = 0; c < columns; ++c) {
+      mean += x[r * columns + c] / columns;
+    }
+    for (int c = 0; c < columns; ++c) {
+      variance += std::pow(x[r * columns + c] - mean, 2) / columns;
+    }
+    for (int c = 0; c < columns; ++c) {
+      y[r * columns + c] = (x[r * columns + c] - mean) / std::sqrt(variance + epsilon) * gamma[c] + beta[c];
+    }
+  }
+  return y;
+}
+
+}  // namespace
+
+template <class T>
+class LayerNorm : public ::testing::Test {};
+TYPED_TEST_SUITE(LayerNorm, Scalars);
+
+TYPED_TEST(LayerNorm, ForwardAndGradientsAgreeWithLoopAndDifferences) {
+  using T = TypeParam;
+  for (const auto& [rows, columns] : {std::array<int, 2>{1, 5}, {7, 33}, {66, 16}, {3, 70}}) {
+    const Numbers x = random_numbers(rows * columns, 1, -2, 3), gamma = random_numbers(columns, 2, 0.5, 1.5);
+    const Numbers beta = random_numbers(columns, 3), w = random_numbers(rows * columns, 4),
+                  before = random_numbers(x.size(), 5);
+    const Array<T> input(x), g(gamma), b(beta), dy(w), out(x.size()), mean(rows), rstd(rows), dx(x.size());
+    layer_norm_forward<T>({}, out.matrix(rows, columns), mean.vector(), rstd.vector(), input.matrix(rows, columns), g.vector(),
+                          b.vector(), T(epsilon));
+    // Values below 4 after a sum over the columns; the standard deviation is above 0.5 here.
+    const double tolerance = rounding<T> * (columns + 20) * 10;
+    expect_near(out.get(), reference(rows, columns, x, gamma, beta), tolerance);
+
+    layer_norm_backward_input<T>({}, dx.matrix(rows, columns), dy.matrix(rows, columns), input.matrix(rows, columns),
+                                 mean.vector(), rstd.vector(), g.vector(), false);
+    const Numbers expected =
+        differences(x, [&](const Numbers& at) { return dot(w, reference(rows, columns, at, gamma, beta)); });
+    expect_near(dx.get(), expected, tolerance + 3e-8);
+
+    const Array<T> added(before);
+    layer_norm_backward_input<T>({}, added.matrix(rows, columns), dy.matrix(rows, columns), input.matrix(rows, columns),
+                                 mean.vector(), rstd.vector(), g.vector(), true);
+    Numbers sum = dx.get();
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += before[i];
+    }
+    expect_near(added.get(), sum, 16 * rounding<T>);
+
+    const Array<T> dgamma(gamma), dbeta(beta);
+    layer_norm_backward_parameters<T>({}, dgamma.vector(), dbeta.vector(), dy.matrix(rows, columns),
+                                      input.matrix(rows, columns), mean.vector(), rstd.vector());
+    Numbers expected_gamma =
+        differences(gamma, [&](const Numbers& at) { return dot(w, reference(rows, columns, x, at, beta)); });
+    Numbers expected_beta =
+        differences(beta, [&](const Numbers& at) { return dot(w, reference(rows, columns, x, gamma, at)); });
+    for (int c = 0; c < columns; ++c) {
+      expected_gamma[c] += gamma[c];
+      expected_beta[c] += beta[c];
+    }
+    expect_near(dgamma.get(), expected_gamma, tolerance * rows + 3e-8);
+    expect_near(dbeta.get(), expected_beta, tolerance * rows + 3e-8);
+  }
+}
+
+TYPED_TEST(LayerNorm, LargeMeanDoesNotCancelTheVariance) {
+  using T = TypeParam;
+  const Array<T> input(Numbers{4096, 4097, 4098, 4099}), one(Numbers(4, 1.0)), zero(Numbers(4, 0.0)), out(4), mean(1), rstd(1);
+  layer_norm_forward<T>({}, out.matrix(1, 4), mean.vector(), rstd.vector(), input.matrix(1, 4), one.vector(), zero.vector(),
+                        T(epsilon));
+  expect_near(out.get(), reference(1, 4, input.get(), one.get(), zero.get()), 8 * rounding<T>);
+}
+
+}  // namespace minipipe::core::testing

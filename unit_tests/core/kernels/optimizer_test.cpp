@@ -1,0 +1,69 @@
+#include "core/optim/adamw.hpp"
+#include "core/optim/learning_rate.hpp"
+#include "schedules/error.hpp"
+#include "unit_tests/core/kernels/arrays.hpp"
+
+namespace minipipe::core::testing {
+
+template <class T>
+class AdamW : public ::testing::Test {};
+TYPED_TEST_SUITE(AdamW, Scalars);
+
+TYPED_TEST(AdamW, AgreesWithLoopOverSeveralSteps) {
+  using T = TypeParam;
+  const std::size_t count = 5001;
+  const AdamWOptions options{0.9, 0.95, 1e-8, 0.1};
+  // The element at 3000 belongs to no range and stays as it is.
+  const std::vector<ParameterRange> ranges = {{0, 1000, true}, {1000, 500, true}, {1500, 1500, false}, {3001, 2000, true}};
+  Numbers p = random_numbers(count, 1), m(count), v(count);
+  const Array<T> parameters(p), first(m), second(v);
+  const double rate = 0.01, scale = 0.25;
+  for (int step = 1; step <= 5; ++step) {
+    const Numbers g = random_numbers(count, 10 + step, 0.1, 1);
+    const Array<T> gradients(g);
+    adamw_update<T>({}, parameters.vector(), first.vector(), second.vector(), gradients.vector(), ranges, options, rate, step,
+                    scale);
+    EXPECT_EQ(gradients.get(), g);
+    for (const ParameterRange& range : ranges) {
+      for (std::int64_t i = range.offset; i < range.offset + range.count; ++i) {
+        const double gradient = scale * g[i];
+        m[i] = 0.9 * m[i] + 0.1 * gradient;
+        v[i] = 0.95 * v[i] + 0.05 * gradient * gradient;
+        const double m_hat = m[i] / (1 - std::pow(0.9, step)), v_hat = v[i] / (1 - std::pow(0.95, step));
+        p[i] -= rate * (m_hat / (std::sqrt(v_hat) + 1e-8) + (range.decay ? 0.1 * p[i] : 0));
+      }
+    }
+  }
+  // Per step: a direction near 1 with some 20 roundings (the coefficients' own included) and one rounding of p.
+  expect_near(parameters.get(), p, 5 * rounding<T> * (rate * 40 + 2));
+  expect_near(first.get(), m, 20 * rounding<T>);
+  expect_near(second.get(), v, 20 * rounding<T>);
+}
+
+TYPED_TEST(AdamW, RefusesARangeOutsideTheArrays) {
+  using T = TypeParam;
+  const Array<T> a(Numbers(4)), b(Numbers(4)), c(Numbers(4)), d(Numbers(4));
+  const std::vector<ParameterRange> ranges = {{2, 3, false}};
+  EXPECT_THROW(adamw_update<T>({}, a.vector(), b.vector(), c.vector(), d.vector(), ranges, {}, 0.1, 1), RunError);
+}
+
+TEST(LearningRate, WarmsUpThenFollowsHalfACosine) {
+  const LearningRateOptions options{1.0, 0.1, 4, 24};
+  EXPECT_DOUBLE_EQ(learning_rate(0, options), 0.25);
+  EXPECT_DOUBLE_EQ(learning_rate(3, options), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(4, options), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(14, options), 0.55);
+  EXPECT_DOUBLE_EQ(learning_rate(24, options), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(1000, options), 0.1);
+  for (int step = 4; step < 24; ++step) {
+    EXPECT_GT(learning_rate(step, options), learning_rate(step + 1, options));
+  }
+}
+
+TEST(LearningRate, NoWarmUpStartsAtThePeakAndAllWarmUpNeverDividesByZero) {
+  EXPECT_DOUBLE_EQ(learning_rate(0, {2.0, 0.5, 0, 10}), 2.0);
+  EXPECT_DOUBLE_EQ(learning_rate(9, {2.0, 0.5, 10, 10}), 2.0);
+  EXPECT_DOUBLE_EQ(learning_rate(10, {2.0, 0.5, 10, 10}), 0.5);
+}
+
+}  // namespace minipipe::core::testing
