@@ -26,6 +26,9 @@ minipipe_require(MPI_CXX_FOUND "MPI" "${run_setup} load your site's MPI module, 
 # HDF5 must be the parallel build for the same MPI: a serial one compiles and then fails at the first checkpoint.
 set(HDF5_PREFER_PARALLEL ON)
 find_package(HDF5 QUIET COMPONENTS C)
+if(TARGET HDF5::HDF5)
+  target_link_libraries(HDF5::HDF5 INTERFACE MPI::MPI_CXX)
+endif()
 minipipe_require(HDF5_FOUND "HDF5 (parallel)" "${run_setup} load your site's parallel HDF5 module or set HDF5_ROOT.")
 minipipe_require(HDF5_IS_PARALLEL "a parallel HDF5 (the one found is serial)" "On Debian install libhdf5-openmpi-dev; elsewhere set HDF5_ROOT to a parallel build.")
 if(NOT TARGET HDF5::HDF5)

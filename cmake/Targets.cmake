@@ -16,8 +16,9 @@ if(MINIPIPE_HOST_ARCH)
     target_compile_options(minipipe_options INTERFACE -march=${MINIPIPE_HOST_ARCH})
   endif()
 endif()
+# No errno and no traps from square roots and comparisons, or loops that have them are not vectorised. Values do not change.
 # Contraction into fused multiply-adds depends on inlining; losses must not change with how code is cut into functions.
-target_compile_options(minipipe_options INTERFACE -ffp-contract=off)
+target_compile_options(minipipe_options INTERFACE -ffp-contract=off -fno-math-errno -fno-trapping-math)
 if(MINIPIPE_SANITIZE)
   target_compile_options(minipipe_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   target_link_options(minipipe_options INTERFACE -fsanitize=address,undefined)
