@@ -6,7 +6,6 @@
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
 
-minipipe=${MINIPIPE:-$root/build/release/minipipe}
 dictionary=${GCIDE:-/usr/share/dictd/gcide.dict.dz}
 out=$root/data/sample
 

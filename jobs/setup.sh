@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what minipipe needs on Debian and prepares the sample text. Safe to run again: what is there is kept.
+# Installs what minipipe needs on Debian and, once the program is built, prepares the sample text. Safe to run again: what is
+# there is kept.
 #   jobs/setup.sh [--cuda] [--no-data]
 # Environment: MINIPIPE_CACHE (where dependencies built from source go), MINIPIPE_JOBS (parallel compile jobs),
 # Kokkos_ROOT (an installed Kokkos and Kokkos Kernels to use instead of building them).
@@ -66,4 +67,7 @@ fi
   printf 'export MINIPIPE_KOKKOS_CUDA=%q\n' "${device:-$(ls -d "$cache"/kokkos-3.4.1-cuda-*/complete 2> /dev/null | tail -1 | xargs -r dirname)}"
 } > "$cache/setup.env.tmp"
 mv "$cache/setup.env.tmp" "$cache/setup.env"
+if [ "$data" = yes ] && [ -x "$minipipe" ]; then
+  "$root/jobs/prepare-sample.sh"
+fi
 say "Kokkos: $host${device:+, CUDA: $device}"

@@ -28,3 +28,17 @@ configure_and_build() { # PRESET [TARGET...]
   cmake --preset "$preset" -S "$root" "${launcher[@]}"
   cmake --build "$root/build/$preset" --parallel "$jobs_parallel" ${1:+--target "$@"}
 }
+
+minipipe=${MINIPIPE:-$root/build/release/minipipe}
+
+# Runs minipipe on N ranks bound to one core each where there are enough cores, else side by side on the cores there are.
+mpirun_minipipe() { # RANKS ARGUMENT...
+  local ranks=$1 options
+  shift
+  if [ "$ranks" -le "$(nproc)" ]; then
+    options=(--bind-to core)
+  else
+    options=(--oversubscribe --bind-to none)
+  fi
+  OMP_NUM_THREADS=1 OMP_PROC_BIND=false mpirun "${options[@]}" -n "$ranks" "$minipipe" "$@"
+}

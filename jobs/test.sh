@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs all tests through CTest.
+#   jobs/test.sh [ctest arguments...]      for example: jobs/test.sh -L unit
+set -euo pipefail
+. "$(dirname "$0")/lib/common.sh"
+"$root/jobs/setup.sh" --no-data
+load_setup
+configure_and_build release
+cd "$root/build/release"
+ctest --output-on-failure --no-tests=error --parallel "${MINIPIPE_TEST_JOBS:-2}" "$@"
