@@ -29,8 +29,9 @@ class Run:
             self.validation_loss = file["trace/val/loss"][...]
             self.deck = file.attrs["deck"]
             self.deck = self.deck.decode() if isinstance(self.deck, bytes) else self.deck
+            self.actions = {name: np.concatenate([rank["actions"][name][...] for rank in file["ranks"].values()])
+                            for name in ("kind", "microbatch", "start_s", "end_s")}
         self.trace = trace
-        self.validation_tokens = trace["tokens"][self.validation_step - 1]
 
     def setting(self, key):
         return int(re.search(rf"^{key} = (\d+)", self.deck, re.MULTILINE).group(1))
@@ -41,19 +42,34 @@ class Run:
         return self.summary.get("schedule_tokens_per_s") or self.summary["tokens_per_s"]
 
     def training_seconds(self):
-        """Seconds of training at each validation: tokens over the measured rate of the run so far, evaluations left out."""
-        return self.validation_tokens / self.summary["tokens_per_s"]
+        """Seconds of training at each update, from the action log: the pauses for validation and output are left out."""
+        kind = np.array([k.decode() if isinstance(k, bytes) else str(k) for k in self.actions["kind"]])
+        forward, update = kind == "F", kind == "U"
+        microbatches = self.setting("microbatches")
+        drains = np.unique(np.concatenate([[0], self.validation_step]))
+        seconds = np.zeros(len(self.trace["step"]))
+        before = 0.0
+        for first, end in zip(drains[:-1], drains[1:]):
+            window = self.actions["microbatch"] // microbatches
+            begin = self.actions["start_s"][forward & (window >= first) & (window < end)].min()
+            ends = [self.actions["end_s"][update & (self.actions["microbatch"] == u)].max() for u in range(first, end)]
+            seconds[first:end] = before + np.array(ends) - begin
+            before = seconds[end - 1]
+        return seconds
+
+    def validation_seconds(self):
+        return self.training_seconds()[self.validation_step - 1]
 
 
 def validation_at(run, seconds):
     """Validation loss after so many seconds of training, by linear interpolation between validations."""
-    return float(np.interp(seconds, run.training_seconds(), run.validation_loss))
+    return float(np.interp(seconds, run.validation_seconds(), run.validation_loss))
 
 
 def rows(flush, paci):
     stages = flush.summary["stages"]
     microbatches = flush.setting("microbatches")
-    shorter = min(flush.training_seconds()[-1], paci.training_seconds()[-1])
+    shorter = min(flush.validation_seconds()[-1], paci.validation_seconds()[-1])
     ratio = paci.rate / flush.rate
     model = (microbatches + stages - 1) / microbatches
     result = []
@@ -102,9 +118,8 @@ def print_table(table, verdict):
 def draw(flush, paci, file):
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     for name, label, run in (("flush", "1F1B-flush", flush), ("paci", "PACI", paci)):
-        seconds = run.trace["tokens"] / run.summary["tokens_per_s"]
-        axes.plot(seconds, run.trace["loss"], color=COLOURS[name], alpha=0.35, linewidth=1)
-        axes.plot(run.training_seconds(), run.validation_loss, color=COLOURS[name], marker="o", label=f"{label}, validation")
+        axes.plot(run.training_seconds(), run.trace["loss"], color=COLOURS[name], alpha=0.35, linewidth=1)
+        axes.plot(run.validation_seconds(), run.validation_loss, color=COLOURS[name], marker="o", label=f"{label}, validation")
     axes.set_xlabel("training time (s)")
     axes.set_ylabel("loss (nats per token)")
     axes.set_title("The same GPT, the same data, two cores (thin lines: training loss)", fontsize=10)
