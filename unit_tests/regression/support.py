@@ -249,8 +249,8 @@ def run(ranks, *args, status=0, timeout=120, launcher_kill=False, env=None):
 
 
 def train(ranks, out, changes=None, deck="deck.toml", **options):
-    """minipipe train DECK output.directory=OUT and the changes as overrides."""
-    return run(ranks, "train", deck, f"output.directory={out}", *overrides(changes), **options)
+    """minipipe train DECK with the changes and the output folder as overrides."""
+    return run(ranks, "train", deck, *overrides({**(changes or {}), "output.directory": out}), **options)
 
 
 def prepare_data():

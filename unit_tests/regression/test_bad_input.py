@@ -1,0 +1,131 @@
+"""Wrong input: status 2 on every rank, one message that says file, key, value and remedy, and no results."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+import support
+
+
+def assert_no_results(out):
+    found = [path for name in ("trace.h5", "summary.json", "timeline.json") for path in [Path(out, name)] if path.exists()]
+    assert not found + support.checkpoints(out), f"results were written: {found}"
+
+
+def refused(*parts, changes=None, deck="deck.toml", ranks=2, verb="train", more=()):
+    """The run is refused; each part is in the message, the first one exactly once."""
+    out = f"refused_{support.Job.number}"
+    changes = {"output.directory": out, **(changes or {})}
+    result = support.run(ranks, verb, deck, *support.overrides(changes), *more, status=2)
+    support.assert_contains(result.output, *parts)
+    assert result.output.count(parts[0]) == 1, f"'{parts[0]}' is told more than once:\n{result.output}"
+    assert_no_results(out)
+    return result.output
+
+
+def line_of(deck, text):
+    return next(number for number, line in enumerate(Path(deck).read_text().splitlines(), 1) if line.startswith(text))
+
+
+def test_deck():
+    support.write_deck({"model.widht": 64}, "typing.toml")
+    refused(f"typing.toml:{line_of('typing.toml', 'widht')}: ", "model.widht", "did you mean model.width?", deck="typing.toml")
+    support.write_deck({"model.width": "wide"}, "type.toml")
+    refused(f"type.toml:{line_of('type.toml', 'width')}: ", "model.width", "wide", "int", "not a string", deck="type.toml")
+    support.write_deck({"train.microbatch_size": 0}, "zero.toml")
+    refused(f"zero.toml:{line_of('zero.toml', 'microbatch_size')}: ", "train.microbatch_size", "0", "1", deck="zero.toml")
+    Path("syntax.toml").write_text("[run]\nname = \n")
+    refused("syntax.toml:2", deck="syntax.toml")
+    refused("absent.toml", "cannot be read", deck="absent.toml")
+
+
+def test_all_at_once():
+    support.write_deck({"model.widht": 64, "run.steps": "many", "train.microbatch_size": 0}, "several.toml")
+    text = refused("model.widht", "run.steps", "train.microbatch_size", "train.beta1", deck="several.toml", changes={"train.beta1": 2})
+    places = [text.index(f"several.toml:{line_of('several.toml', key)}") for key in ("steps", "widht", "microbatch_size")]
+    assert places[0] < min(places[1:]), "not in the order of the file's lines"
+    rules = {"model.width": 33, "train.sequence": 64, "train.warmup_steps": 9}
+    refused("model.width = 33", "train.sequence = 64", "train.warmup_steps = 9", "model.heads", "model.context", "run.steps", changes=rules)
+
+
+def test_command_line():
+    refused("command line: ", "train.microbatches", "repeated", changes={"train.microbatches": 2}, more=("train.microbatches=4",))
+    refused("command line: ", "modle.width", "model", more=("modle.width=4",))
+    result = support.run(2, "trian", "deck.toml", status=2)
+    support.assert_contains(result.output, "trian")
+    result = support.run(2, status=2)
+    support.assert_contains(result.output, "train", "eval", "prepare")
+    assert result.output.count("sub-command") == 1, result.output
+
+
+def test_stages():
+    refused("model.layers = 2", "4 stages", ranks=4, changes={"model.layers": 2})
+    refused("parallel.stages = 3", "2 ranks", "mpirun -n 3", changes={"parallel.stages": 3})
+    refused("schedule.partition = [3, 2]", "adds up to 5", "model.layers = 4", changes={"schedule.partition": [3, 2]})
+    refused("schedule.partition = [4]", "2 stages", changes={"schedule.partition": [4]})
+
+
+def test_combinations():
+    paci = {"schedule.name": "paci", "train.clip": "global"}
+    refused('train.clip = "global"', "asynchronous", '"stage"', changes=paci)
+    refused("train.sequence = 48", "model.context = 32", changes={"train.sequence": 48})
+    refused("model.tied = true", "2 stages", changes={"model.tied": True})
+
+
+def token_file(name, tokens, **attributes):
+    with h5py.File(name, "w") as file:
+        file["tokens"] = np.asarray(tokens)
+        file.attrs.update(attributes)
+    return name
+
+
+def test_tokens():
+    refused("data.train", "absent.h5", "does not exist", "prepare", changes={"data.train": "absent.h5"})
+    whole = Path("data/sample/train.h5").read_bytes()
+    Path("short.h5").write_bytes(whole[: len(whole) // 2])
+    refused("data.train", "short.h5", "damaged", changes={"data.train": "short.h5"})
+    Path("text.bin").write_text("It was a dark and stormy night. " * 100)
+    refused("data.train", "text.bin", "prepare", changes={"data.train": "text.bin"})
+    with h5py.File("other.h5", "w") as file:
+        file["numbers"] = np.arange(100)
+    refused("data.validation", "other.h5", "prepare", changes={"data.validation": "other.h5"})
+    ids = np.arange(1000, dtype=np.uint16) % 64
+    ids[700] = 64
+    refused("data.train", "beyond.h5", "64", "700", "model.vocab", changes={"data.train": token_file("beyond.h5", ids)})
+    refused("data.train", "few.h5", "train.sequence = 32", changes={"data.train": token_file("few.h5", ids[:20])})
+
+
+def test_checkpoints():
+    support.train(2, "trained", {"run.steps": 2})
+    good = support.checkpoint("trained", 2)
+    refused("absent.h5", "run.resume", "no such file", changes={"run.resume": "absent.h5"})
+    other = {"run.resume": str(good), "model.width": 48}
+    refused("holds another model", "transformer.h.0.attn.c_attn.weight", "[96, 32]", "[144, 48]", changes=other)
+    refused("holds another model", "transformer.h.4.ln_1.weight", changes={"run.resume": str(good), "model.layers": 5})
+    refused("train.beta1", "may not change", "0.5", changes={"run.resume": str(good), "train.beta1": 0.5, "run.steps": 2})
+
+    whole = good.read_bytes()
+    Path("half.h5").write_bytes(whole[: len(whole) // 2])
+    refused("half.h5", "damaged", changes={"run.resume": "half.h5"})
+    Path("noise.h5").write_bytes(bytes(range(256)) * 64)
+    refused("noise.h5", "damaged", changes={"run.resume": "noise.h5"})
+    with h5py.File(good) as file:
+        offset = file["model/transformer.h.3.mlp.c_fc.weight"].id.get_offset()
+    damaged = bytearray(whole)
+    damaged[offset + 100] ^= 1
+    Path("flipped.h5").write_bytes(damaged)
+    refused("checksum", "flipped.h5", "damaged", "transformer.h.3.mlp.c_fc.weight", changes={"run.resume": "flipped.h5"})
+    refused("data/sample/train.h5", "not a minipipe checkpoint", changes={"run.resume": "data/sample/train.h5"})
+    nothing = ("--checkpoint", "latest")
+    text = refused("no checkpoint in", "--checkpoint", verb="eval", more=nothing)
+    assert "Assertion" not in text
+
+
+def test_output():
+    refused("output.directory = ", "deck.toml/out", "name a folder", changes={"output.directory": "deck.toml/out"})
+    refused("output.directory = ", "/proc/out", "name a folder", changes={"output.directory": "/proc/out"})
+
+
+if __name__ == "__main__":
+    support.main([test_deck, test_all_at_once, test_command_line, test_stages, test_combinations, test_tokens, test_checkpoints, test_output])

@@ -1,0 +1,104 @@
+"""Stopped and resumed equals never stopped: the same trace, bit for bit, time apart."""
+
+import signal
+
+import support
+
+# An update takes long enough for a signal to arrive in the middle of the run.
+COMMON = {
+    "run.steps": 12,
+    "checkpoint.interval": 4,
+    "checkpoint.keep": 9,
+    "train.microbatches": 8,
+    "train.microbatch_size": 8,
+}
+PACI = {**COMMON, "schedule.name": "paci", "schedule.synchronous_updates": 3}
+
+
+def whole(schedule, changes):
+    support.train(4, f"{schedule}_whole", changes)
+
+
+def go_on(out, changes, **options):
+    return support.train(4, out, {**changes, "run.resume": "latest", **options.pop("also", {})}, **options)
+
+
+def in_pieces(out, changes, most):
+    """Stops by run.time_limit as early as it can, resumes, until it is done. Returns the number of starts."""
+    for start in range(1, most + 1):
+        result = go_on(out, changes, also={"run.time_limit": 1e-3}, status=(0, 75))
+        assert len(set(result.statuses)) == 1, result.statuses
+        if start == 1:
+            support.assert_contains(result.output, 'run.resume = "latest"', "the run starts from the beginning")
+        if result.statuses[0] == 0:
+            return start
+        support.assert_contains(result.output, "run.time_limit was reached", "run.resume=latest")
+    raise AssertionError(f"not done after {most} starts")
+
+
+def by_signal(out, changes, after, ranks):
+    job = support.Job(4, "train", "deck.toml", *support.overrides({**changes, "output.directory": out}))
+    assert job.until(lambda: f"step {after}/" in job.output(3), f"update {after}") and job.status(0) is None, "done too soon"
+    for rank in ranks:
+        job.kill(rank, signal.SIGTERM)
+    stopped = support.finish(job, 75)
+    support.assert_contains(stopped.output, "a signal asked the run to stop", "run.resume=latest")
+    done = support.read_trace(out)["step"][-1]
+    assert after <= done < 12, f"stopped after update {done}"
+    assert support.checkpoints(out)[-1] == support.checkpoint(out, done)
+    support.assert_contains(go_on(out, changes).output, f"{done} updates done")
+    return done
+
+
+def test_flush():
+    whole("flush", COMMON)
+    assert in_pieces("flush_pieces", COMMON, 13) > 3
+    support.assert_same_trace("flush_whole", "flush_pieces")
+    by_signal("flush_signal", COMMON, 2, range(4))
+    support.assert_same_trace("flush_whole", "flush_signal")
+    by_signal("flush_last_rank", COMMON, 2, [3])
+    support.assert_same_trace("flush_whole", "flush_last_rank")
+
+
+def test_paci():
+    whole("paci", PACI)
+    assert in_pieces("paci_pieces", PACI, 13) > 2
+    support.assert_same_trace("paci_whole", "paci_pieces")
+    # The asynchronous rule only stops where the deck drains the pipe.
+    assert by_signal("paci_signal", PACI, 5, range(4)) == 8
+    support.assert_same_trace("paci_whole", "paci_signal")
+
+
+def assert_same_tail(whole_out, out, first):
+    tail, trace = support.read_trace(whole_out), support.read_trace(out)
+    for name in ("step", "tokens", "loss", "lr", "grad_norm"):
+        assert trace[name].tobytes() == tail[name][first:].tobytes(), f"{out}: {name}\n{trace[name]}\n{tail[name][first:]}"
+
+
+def test_from_a_file():
+    for schedule, changes in (("flush", COMMON), ("paci", PACI)):
+        file = str(support.checkpoint(f"{schedule}_whole", 4))
+        support.train(4, f"{schedule}_from_4", {**changes, "run.resume": file})
+        assert_same_tail(f"{schedule}_whole", f"{schedule}_from_4", 4)
+
+
+def test_other_ranks():
+    file = str(support.checkpoint("flush_whole", 4))
+    for ranks in (1, 2):
+        support.train(ranks, f"flush_on_{ranks}", {**COMMON, "run.resume": file})
+        assert_same_tail("flush_whole", f"flush_on_{ranks}", 4)
+
+
+def test_broken_latest():
+    # The newest checkpoint that is whole counts; the broken one is named.
+    support.train(1, "broken", {"run.steps": 4, "checkpoint.interval": 2})
+    newest = support.checkpoint("broken", 4)
+    newest.write_bytes(newest.read_bytes()[:-1000])
+    changes = {"run.steps": 4, "checkpoint.interval": 2, "run.resume": "latest"}
+    result = support.train(1, "broken", changes)
+    support.assert_contains(result.output, newest.name, "damaged", "2 updates done")
+    assert support.read_trace("broken")["step"].tolist() == [1, 2, 3, 4]
+
+
+if __name__ == "__main__":
+    support.main([test_flush, test_paci, test_from_a_file, test_other_ranks, test_broken_latest])
