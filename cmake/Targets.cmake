@@ -1,4 +1,5 @@
-# minipipe_library(NAME FOLDERS dir.. LINKS lib..): every .cpp below the folders becomes the static library minipipe_NAME.
+# minipipe_library(NAME FOLDERS dir.. LINKS lib.. [HOST_ONLY]): every .cpp below the folders becomes the static library
+# minipipe_NAME. HOST_ONLY: it has no device code, so nvcc_wrapper hands it to the host compiler.
 # minipipe_program(NAME FOLDERS dir.. LINKS lib..): the same for an executable.
 
 add_library(minipipe_options INTERFACE)
@@ -34,11 +35,14 @@ function(minipipe_sources result)
 endfunction()
 
 function(minipipe_library name)
-  cmake_parse_arguments(arg "" "" "FOLDERS;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "HOST_ONLY" "" "FOLDERS;LINKS" ${ARGN})
   minipipe_sources(sources ${arg_FOLDERS})
   if(sources)
     add_library(minipipe_${name} STATIC ${sources})
     target_link_libraries(minipipe_${name} PUBLIC minipipe_options ${arg_LINKS})
+    if(arg_HOST_ONLY AND CMAKE_CXX_COMPILER MATCHES "nvcc_wrapper")
+      target_compile_options(minipipe_${name} PRIVATE --host-only)
+    endif()
   else()
     add_library(minipipe_${name} INTERFACE)
     target_link_libraries(minipipe_${name} INTERFACE minipipe_options ${arg_LINKS})

@@ -3,6 +3,7 @@
 # there is kept.
 #   jobs/setup.sh [--cuda] [--no-data]
 # Environment: MINIPIPE_CACHE (where dependencies built from source go), MINIPIPE_JOBS (parallel compile jobs),
+# MINIPIPE_CUDA_ARCH (default sm_80),
 # Kokkos_ROOT (an installed Kokkos and Kokkos Kernels to use instead of building them).
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
@@ -14,7 +15,7 @@ for argument in "$@"; do
   case $argument in
     --cuda) cuda=yes ;;
     --no-data) data=no ;;
-    -h | --help) sed -n '2,5p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,8p' "$0"; exit 0 ;;
     *) die "unknown argument '$argument'; known: --cuda, --no-data" ;;
   esac
 done
@@ -65,6 +66,7 @@ fi
 {
   printf 'export MINIPIPE_KOKKOS_HOST=%q\n' "$host"
   printf 'export MINIPIPE_KOKKOS_CUDA=%q\n' "${device:-$(ls -d "$cache"/kokkos-3.4.1-cuda-*/complete 2> /dev/null | tail -1 | xargs -r dirname)}"
+  printf 'export MINIPIPE_CUDA_ARCH=%q\n' "${MINIPIPE_CUDA_ARCH:-sm_80}"
 } > "$cache/setup.env.tmp"
 mv "$cache/setup.env.tmp" "$cache/setup.env"
 if [ "$data" = yes ] && [ -x "$minipipe" ]; then

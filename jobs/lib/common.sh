@@ -25,8 +25,7 @@ configure_and_build() { # PRESET [TARGET...]
   shift
   local launcher=()
   command -v ccache > /dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-  cmake --preset "$preset" -S "$root" "${launcher[@]}"
-  cmake --build "$root/build/$preset" --parallel "$jobs_parallel" ${1:+--target "$@"}
+  (cd "$root" && cmake --preset "$preset" "${launcher[@]}" && cmake --build --preset "$preset" --parallel "$jobs_parallel" ${1:+--target "$@"})
 }
 
 minipipe=${MINIPIPE:-$root/build/release/minipipe}

@@ -23,7 +23,10 @@ fetch_kokkos_source() { # DESTINATION
 
 # Options are part of the cache key: changing one builds a new copy beside the old one.
 kokkos_options() { # VARIANT (host | cuda)
-  printf '%s\n' -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_STANDARD=20 -DKokkos_CXX_STANDARD=20 -DCMAKE_POSITION_INDEPENDENT_CODE=ON \
+  # Kokkos 3.4 refuses C++20 under nvcc; C++20 programs can still use what is built as C++17.
+  local standard=20
+  [ "$1" = cuda ] && standard=17
+  printf '%s\n' -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_STANDARD=$standard -DKokkos_CXX_STANDARD=$standard -DCMAKE_POSITION_INDEPENDENT_CODE=ON \
     -DKokkos_ENABLE_SERIAL=ON -DKokkos_ENABLE_OPENMP=ON -DKokkos_ENABLE_TESTS=OFF -DKokkos_ENABLE_EXAMPLES=OFF
   if [ "$1" = cuda ]; then
     printf '%s\n' -DKokkos_ENABLE_CUDA=ON -DKokkos_ENABLE_CUDA_LAMBDA=ON -DKokkos_ENABLE_CUDA_CONSTEXPR=ON -DKokkos_ARCH_AMPERE80=ON
@@ -51,7 +54,7 @@ HEADER
 
 build_kokkos() { # VARIANT, prints the install prefix on the last line
   local variant=$1 key prefix work
-  key=$({ kokkos_options "$variant"; cat "$root/jobs/lib/kokkos.sh"; c++ --version | head -1; } | sha256sum | cut -c1-10)
+  key=$({ kokkos_options "$variant"; printf "%s" "${MINIPIPE_CUDA_ARCH:-}"; declare -f write_cuda_shim; c++ --version | head -1; } | sha256sum | cut -c1-10)
   prefix=$cache/kokkos-3.4.1-$variant-$key
   if [ -f "$prefix/complete" ]; then
     printf '%s\n' "$prefix"
@@ -71,15 +74,15 @@ build_kokkos() { # VARIANT, prints the install prefix on the last line
   if [ "$variant" = cuda ]; then
     mkdir -p "$prefix/include"
     write_cuda_shim "$prefix/include/minipipe_cuda13_shim.hpp"
-    export NVCC_WRAPPER_DEFAULT_COMPILER=${CXX:-g++} NVCC_APPEND_FLAGS=-std=c++20
+    export NVCC_WRAPPER_DEFAULT_COMPILER=${CXX:-g++}
     extra=(-DCMAKE_CXX_COMPILER="$source/kokkos/bin/nvcc_wrapper"
-      "-DCMAKE_CXX_FLAGS=-include $prefix/include/minipipe_cuda13_shim.hpp -arch=sm_80")
+      "-DCMAKE_CXX_FLAGS=-include $prefix/include/minipipe_cuda13_shim.hpp -arch=${MINIPIPE_CUDA_ARCH:-sm_80}")
   fi
   local options
   mapfile -t options < <(kokkos_options "$variant")
   { cmake -S "$source/kokkos" -B "$work/kokkos" "${options[@]}" "${extra[@]}" -DCMAKE_INSTALL_PREFIX="$prefix" &&
     cmake --build "$work/kokkos" --parallel "$jobs_parallel" --target install &&
-    cmake -S "$source/kokkos-kernels" -B "$work/kernels" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_STANDARD=20 "${extra[@]}" \
+    cmake -S "$source/kokkos-kernels" -B "$work/kernels" "${options[@]}" "${extra[@]}" \
       -DCMAKE_INSTALL_PREFIX="$prefix" -DKokkos_ROOT="$prefix" -DKokkosKernels_ADD_DEFAULT_ETI=OFF \
       -DKokkosKernels_INST_DOUBLE=OFF -DKokkosKernels_INST_LAYOUTLEFT=OFF -DKokkosKernels_INST_LAYOUTRIGHT=OFF \
       -DKokkosKernels_INST_OFFSET_INT=OFF -DKokkosKernels_INST_OFFSET_SIZE_T=OFF -DKokkosKernels_INST_ORDINAL_INT=OFF \

@@ -2,8 +2,8 @@
 
 Starts the program as a child in the wrapper's own process group (where a launcher that ends the job finds both), passes signals
 on, and leaves in DIR: rank_R.pid (child and its start time, wrapper and its start time), rank_R.out (what the program printed)
-and rank_R.status (exit status or -signal, and the seconds it ran). It then waits for the other ranks to end and ends with status 0,
-so that the launcher sees as little as possible of how the ranks ended: launchers differ in what they do then.
+and rank_R.status (exit status or -signal, and the seconds it ran). It then waits for the other ranks to end and ends with
+status 0, so that the launcher sees as little as possible of how the ranks ended: launchers differ in what they do then.
 """
 
 import ctypes
@@ -49,9 +49,13 @@ def main():
     signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)
     begin = time.monotonic()
     with open(base + ".out", "wb") as output:
-        # pylint: disable=subprocess-popen-preexec-fn
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, preexec_fn=prepare_child, restore_signals=False
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            preexec_fn=prepare_child,
+            restore_signals=False,
         )
     for number in passed_on:
         signal.signal(number, lambda received, frame: child.send_signal(received))

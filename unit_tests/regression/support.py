@@ -1,7 +1,7 @@
 """What the regression tests share: decks, runs on several ranks, comparison of their HDF5 files.
 
-A run is judged by its ranks, not by the launcher: some mpiexec do not end after a rank ended abnormally. rank_wrapper.py leaves the
-status of each rank in a file; the launcher gets a few seconds to end and is then killed, which is no failure.
+A run is judged by its ranks, not by the launcher: some mpiexec do not end after a rank ended abnormally. rank_wrapper.py
+leaves the status of each rank in a file; the launcher gets a few seconds to end and is then killed, which is no failure.
 """
 
 import json
@@ -15,13 +15,12 @@ import traceback
 from pathlib import Path
 
 import h5py
-import numpy as np
 
 MINIPIPE = os.environ["MINIPIPE"]
 MPIEXEC = os.environ.get("MPIEXEC") or "mpiexec"
 SOURCE = Path(os.environ["SOURCE_DIR"])
 WRAPPER = str(Path(__file__).resolve().parent / "rank_wrapper.py")
-SKIPPED = 77
+TIME_LIMIT = 560  # seconds of a whole test; CTest ends it after 600 without a word
 # The end of a rank that went away together with its wrapper: the launcher killed both.
 LAUNCHER_KILL = "killed by the launcher"
 NONZERO = "anything but 0"
@@ -83,13 +82,23 @@ def process_state(pid, start):
     return None if int(fields[19]) != start or fields[0] in "ZX" else fields[0]
 
 
+def send(pid, number):
+    try:
+        os.kill(pid, number)
+        return True
+    except ProcessLookupError:
+        return False
+
+
 class Job:
     """A run that was started. wait() for the statuses; signals go to the programs, not to their wrappers."""
 
     number = 0
+    started = []
 
     def __init__(self, ranks, *args, env=None, program=None):
         Job.number += 1
+        Job.started.append(self)
         self.ranks = ranks
         self.folder = Path(f"job_{Job.number}").resolve()
         self.folder.mkdir()
@@ -97,7 +106,8 @@ class Job:
         if ranks > 1:
             self.command = [MPIEXEC, "-n", str(ranks), *self.command]
         self.begin = time.monotonic()
-        self.launcher_ended = False
+        self.launcher_ended = False  # by itself
+        self.launcher_killed = False
         self.elapsed = None
         self.seconds = [None] * ranks
         with open(self.folder / "launcher.out", "wb") as output:
@@ -117,6 +127,11 @@ class Job:
             return (a, b), (c, d)
         except OSError:
             return None
+
+    def alive(self):
+        """Process numbers of programs and wrappers that are still there."""
+        processes = [process for rank in range(self.ranks) for process in self.pids(rank) or ()]
+        return [pid for pid, start in processes if process_state(pid, start)]
 
     def status(self, rank):
         """Exit status, -signal, LAUNCHER_KILL, or None while the rank lives."""
@@ -138,10 +153,10 @@ class Job:
         return [self.status(rank) for rank in range(self.ranks)]
 
     def kill(self, rank, number=signal.SIGKILL):
+        """Sends the signal to the rank's program; false if that is not there."""
         pids = self.pids(rank)
         if pids and process_state(*pids[0]):
-            os.kill(pids[0][0], number)
-            return True
+            return send(pids[0][0], number)
         return False
 
     def output(self, rank=None):
@@ -176,21 +191,23 @@ class Job:
         return [self.status(rank) for rank in ranks]
 
     def end(self):
-        """Ends whatever is left of the job."""
+        """Ends whatever is left of the job, the launcher included."""
         (self.folder / "leave").touch()
-        if all(status is not None for status in self.statuses()):
+        if not self.launcher_killed and all(status is not None for status in self.statuses()):
             try:
                 self.launcher.wait(5)
                 self.launcher_ended = True
             except subprocess.TimeoutExpired:
                 pass
-        for rank in range(self.ranks):
-            for pid, start in self.pids(rank) or ():
-                if process_state(pid, start):
-                    os.kill(pid, signal.SIGKILL)
+        for pid in self.alive():
+            send(pid, signal.SIGKILL)
         if self.launcher.poll() is None:
+            self.launcher_killed = True
             os.killpg(self.launcher.pid, signal.SIGKILL)
             self.launcher.wait()
+        stop = time.monotonic() + 5
+        while self.alive() and time.monotonic() < stop:
+            time.sleep(0.02)
 
     def report(self, title):
         print(f"---- {title}; {time.monotonic() - self.begin:.1f} s since the start", flush=True)
@@ -291,8 +308,24 @@ def assert_contains(text, *parts):
         assert part in text, f"'{part}' is missing in:\n{text}"
 
 
+def out_of_time(number, frame):
+    for job in Job.started:
+        if job.launcher.poll() is None:
+            job.report("the test's time is over")
+    end_all()
+    raise TimeoutError(f"the test took longer than {TIME_LIMIT} s")
+
+
+def end_all():
+    for job in Job.started:
+        job.end()
+    Job.started.clear()
+
+
 def main(tests):
     """Runs the test functions in a fresh folder, all of them even if one fails; ends the process."""
+    signal.signal(signal.SIGALRM, out_of_time)
+    signal.alarm(TIME_LIMIT)
     os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     for name, value in {
         "OMP_NUM_THREADS": "1",
@@ -317,11 +350,8 @@ def main(tests):
             traceback.print_exc()
             verdict = "FAILED"
             failed.append(test.__name__)
+        end_all()
         print(f"{verdict:6} {test.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
     if failed:
         print("failed:", ", ".join(failed))
     sys.exit(1 if failed else 0)
-
-
-def bits(array):
-    return np.ascontiguousarray(array).tobytes()

@@ -42,11 +42,12 @@ def test_deck():
 
 def test_all_at_once():
     support.write_deck({"model.widht": 64, "run.steps": "many", "train.microbatch_size": 0}, "several.toml")
-    text = refused("model.widht", "run.steps", "train.microbatch_size", "train.beta1", deck="several.toml", changes={"train.beta1": 2})
+    keys = ("model.widht", "run.steps", "train.microbatch_size", "train.beta1")
+    text = refused(*keys, deck="several.toml", changes={"train.beta1": 2})
     places = [text.index(f"several.toml:{line_of('several.toml', key)}") for key in ("steps", "widht", "microbatch_size")]
     assert places[0] < min(places[1:]), "not in the order of the file's lines"
     rules = {"model.width": 33, "train.sequence": 64, "train.warmup_steps": 9}
-    refused("model.width = 33", "train.sequence = 64", "train.warmup_steps = 9", "model.heads", "model.context", "run.steps", changes=rules)
+    refused(*(f"{key} = {value}" for key, value in rules.items()), "model.heads", "model.context", "run.steps", changes=rules)
 
 
 def test_command_line():
@@ -117,9 +118,9 @@ def test_checkpoints():
     Path("flipped.h5").write_bytes(damaged)
     refused("checksum", "flipped.h5", "damaged", "transformer.h.3.mlp.c_fc.weight", changes={"run.resume": "flipped.h5"})
     refused("data/sample/train.h5", "not a minipipe checkpoint", changes={"run.resume": "data/sample/train.h5"})
-    nothing = ("--checkpoint", "latest")
-    text = refused("no checkpoint in", "--checkpoint", verb="eval", more=nothing)
-    assert "Assertion" not in text
+    refused("no checkpoint in", "--checkpoint", verb="eval", more=("--checkpoint", "latest"))
+    text = refused("absent.h5", "--checkpoint", verb="eval", more=("--checkpoint", "absent.h5"))
+    assert "run.resume" not in text, "names a key that was not given"
 
 
 def test_output():
@@ -128,4 +129,6 @@ def test_output():
 
 
 if __name__ == "__main__":
-    support.main([test_deck, test_all_at_once, test_command_line, test_stages, test_combinations, test_tokens, test_checkpoints, test_output])
+    support.main(
+        [test_deck, test_all_at_once, test_command_line, test_stages, test_combinations, test_tokens, test_checkpoints, test_output]
+    )

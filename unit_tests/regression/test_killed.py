@@ -22,9 +22,9 @@ def kill_one(schedule, victim):
     job = support.Job(3, "train", "deck.toml", *support.overrides(changes))
     assert job.until(lambda: len(support.checkpoints(out)) == 2, "two checkpoints"), job.report("ended too soon")
     assert job.kill(victim), f"rank {victim} is not there"
-    begin = time.monotonic()
+    begin = time.monotonic() - job.begin
     result = support.finish(job, support.NONZERO, timeout=WATCHDOG + 10, launcher_kill=True)
-    print(f"  {out}: {result.statuses} {time.monotonic() - begin:.1f} s after the kill")
+    print(f"  {out}: {result.statuses} {result.elapsed - begin:.1f} s after the kill")
     assert result.statuses[victim] in (-9, support.LAUNCHER_KILL), result.statuses
     evaluated = support.run(1, "eval", "deck.toml", *support.overrides({**changes, **STATES[schedule]}))
     support.assert_contains(evaluated.output, '"validation_loss"', support.checkpoints(out)[-1].name)
