@@ -33,6 +33,34 @@ void dropout(const ExecutionSpace& space, Vector<T> out, ConstVector<T> input, c
       });
 }
 
+template <class T>
+void dropout_residual_add(const ExecutionSpace& space, Vector<T> values, ConstVector<T> residual, const Dropout& options) {
+  const std::int64_t count = extent(values, 0);
+  require_shape(extent(residual, 0) == count && (residual.data() != values.data() || count == 0) && options.probability >= 0 &&
+                    options.probability < 1,
+                "dropout_residual_add");
+  if (options.probability == 0) {
+    residual_add<T>(space, values, residual, values);
+    return;
+  }
+  const DropoutMask<T> mask(options);
+  T* const result = values.data();
+  const T* const kept = residual.data();
+  for_elements(
+      "minipipe::dropout::residual_add", space, (count + 3) / 4, KOKKOS_LAMBDA(const std::int64_t group) {
+        T factors[4];
+        mask.factors(factors, static_cast<std::uint64_t>(group));
+        for (int l = 0; l < 4; ++l) {
+          const std::int64_t i = 4 * group + l;
+          if (i < count) {
+            result[i] = kept[i] + result[i] * factors[l];
+          }
+        }
+      });
+}
+
+template void dropout_residual_add<float>(const ExecutionSpace&, Vector<float>, ConstVector<float>, const Dropout&);
+template void dropout_residual_add<double>(const ExecutionSpace&, Vector<double>, ConstVector<double>, const Dropout&);
 template void dropout<float>(const ExecutionSpace&, Vector<float>, ConstVector<float>, const Dropout&);
 template void dropout<double>(const ExecutionSpace&, Vector<double>, ConstVector<double>, const Dropout&);
 

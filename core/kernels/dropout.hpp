@@ -18,4 +18,8 @@ struct Dropout {
 template <class T>
 void dropout(const ExecutionSpace& space, Vector<T> out, ConstVector<T> input, const Dropout& options);
 
+// values = residual + dropout(values) in one pass; residual must not be values.
+template <class T>
+void dropout_residual_add(const ExecutionSpace& space, Vector<T> values, ConstVector<T> residual, const Dropout& options);
+
 }  // namespace minipipe::core

@@ -34,6 +34,25 @@ void gelu_forward(const ExecutionSpace& space, Vector<T> out, ConstVector<T> inp
 }
 
 template <class T>
+void bias_gelu_forward(const ExecutionSpace& space, Matrix<T> out, Matrix<T> values, ConstVector<T> bias) {
+  const std::int64_t columns = extent(values, 1);
+  require_shape(extent(bias, 0) == columns && extent(out, 1) == columns && out.extent(0) == values.extent(0) &&
+                    (out.data() != values.data() || out.size() == 0),
+                "bias_gelu_forward");
+  for_rows(
+      "minipipe::gelu::bias_forward", space, extent(values, 0), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
+        T* const v = row_pointer(values, row);
+        T* const y = row_pointer(out, row);
+        const T* const b = bias.data();
+        row_for(member, columns, [=](const std::int64_t c) {
+          const T x = v[c] + b[c];
+          v[c] = x;
+          y[c] = Gelu<T>::value(x);
+        });
+      });
+}
+
+template <class T>
 void gelu_backward(const ExecutionSpace& space, Vector<T> input_gradient, ConstVector<T> output_gradient,
                    ConstVector<T> input) {
   require_shape(input_gradient.extent(0) == input.extent(0) && output_gradient.extent(0) == input.extent(0), "gelu_backward");
@@ -45,8 +64,9 @@ void gelu_backward(const ExecutionSpace& space, Vector<T> input_gradient, ConstV
       KOKKOS_LAMBDA(const std::int64_t i) { dx[i] = dy[i] * Gelu<T>::derivative(x[i]); });
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                    \
-  template void gelu_forward<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>); \
+#define MINIPIPE_INSTANTIATE(T)                                                                    \
+  template void bias_gelu_forward<T>(const ExecutionSpace&, Matrix<T>, Matrix<T>, ConstVector<T>); \
+  template void gelu_forward<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>);                 \
   template void gelu_backward<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>, ConstVector<T>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)

@@ -9,6 +9,11 @@ namespace minipipe::core {
 template <class T>
 void gelu_forward(const ExecutionSpace& space, Vector<T> out, ConstVector<T> input);
 
+// values += bias in each row, out = gelu(values): bias_add and gelu_forward in one pass, with the same result to the last bit.
+// values and out [R, C], bias [C]; out must not be values.
+template <class T>
+void bias_gelu_forward(const ExecutionSpace& space, Matrix<T> out, Matrix<T> values, ConstVector<T> bias);
+
 // input_gradient = output_gradient gelu'(input); input_gradient may be output_gradient.
 template <class T>
 void gelu_backward(const ExecutionSpace& space, Vector<T> input_gradient, ConstVector<T> output_gradient, ConstVector<T> input);

@@ -1,9 +1,9 @@
 #include "core/model/block.hpp"
 
 #include "core/kernels/attention.hpp"
-#include "core/kernels/elementwise.hpp"
 #include "core/kernels/gelu.hpp"
 #include "core/kernels/layer_norm.hpp"
+#include "core/linalg/gemm.hpp"
 #include "core/model/linear.hpp"
 
 namespace minipipe::core {
@@ -98,17 +98,15 @@ void block_forward(const LayerContext& context, int block, const BlockTensors<T>
                        attention_shape(context), context.dropout(attention_dropout(block)));
   const Matrix<T> residual = kept.matrix(at.residual);
   linear_forward<T>(space, residual, attention, weights.attn_proj_weight, weights.attn_proj_bias);
-  dropout<T>(space, flatten(residual), flatten(residual), context.dropout(attention_residual_dropout(block)));
-  residual_add<T>(space, flatten(residual), flatten(input), flatten(residual));
+  dropout_residual_add<T>(space, flatten(residual), flatten(input), context.dropout(attention_residual_dropout(block)));
 
   const Matrix<T> norm_2 = kept.matrix(at.norm_2);
   layer_norm_forward<T>(space, norm_2, kept.by_row(at.mean_2), kept.by_row(at.rstd_2), residual, weights.ln_2_weight,
                         weights.ln_2_bias, epsilon);
-  linear_forward<T>(space, kept.matrix(at.fc, 4), norm_2, weights.fc_weight, weights.fc_bias);
-  gelu_forward<T>(space, kept.all(at.gelu, 4), kept.all(at.fc, 4));
+  gemm<T>(space, false, true, T(1), norm_2, weights.fc_weight, T(0), kept.matrix(at.fc, 4));
+  bias_gelu_forward<T>(space, kept.matrix(at.gelu, 4), kept.matrix(at.fc, 4), weights.fc_bias);
   linear_forward<T>(space, out, kept.matrix(at.gelu, 4), weights.mlp_proj_weight, weights.mlp_proj_bias);
-  dropout<T>(space, flatten(out), flatten(out), context.dropout(mlp_residual_dropout(block)));
-  residual_add<T>(space, flatten(out), flatten(residual), flatten(out));
+  dropout_residual_add<T>(space, flatten(out), flatten(residual), context.dropout(mlp_residual_dropout(block)));
 }
 
 template <class T>

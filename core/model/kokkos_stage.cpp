@@ -11,6 +11,7 @@
 #include "core/model/loss_record.hpp"
 #include "core/model/region.hpp"
 #include "core/model/stage_layout.hpp"
+#include "core/optim/pipemare.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -71,9 +72,10 @@ class KokkosStage::Implementation {
       : options(checked(given)),
         source(batches),
         layout(options),
-        store(space, options.model, options.layers, options.seed),
-        weights(store.parameters(), store.entries(), options.layers, options.model.tied),
+        store(space, options.model, options.layers, options.seed, options.optimizer),
+        versions(space, options, store),
         gradients(store.gradients(), store.entries(), options.layers, options.model.tied),
+        muon_memory(store.optimizer().matrices),
         activations("minipipe::model::activations", options.activation_slots, layout.slot_floats),
         integers("minipipe::model::tokens", options.activation_slots, layout.slot_integers),
         host_integers(Kokkos::create_mirror_view(integers.memory())),
@@ -83,7 +85,11 @@ class KokkosStage::Implementation {
         sum_workspace("minipipe::model::sum_workspace", layout.sum_workspace),
         squares("minipipe::model::gradient_squares", layout.squares),
         host_squares(Kokkos::create_mirror_view(squares)),
-        context{space, options.model, options.shape, options.seed} {}
+        context{space, options.model, options.shape, options.seed} {
+    for (int b = 0; b < versions.buffers(); ++b) {
+      weights.emplace_back(versions.buffer(b), store.entries(), options.layers, options.model.tied);
+    }
+  }
 
   int rows() const { return options.shape.rows(); }
   const StageLayers& layers() const { return options.layers; }
@@ -126,37 +132,37 @@ class KokkosStage::Implementation {
     }
   }
 
-  void run_forward(BatchSource& from, int slot, int input, int output) {
+  void run_forward(BatchSource& from, int slot, int input, int output, const StageTensors& with) {
     load_batch(from, context.microbatch, slot);
     if (layers().embedding) {
-      embedding_layer_forward<float>(context, weights.embedding, tokens(slot), input_of(0, slot, output));
+      embedding_layer_forward<float>(context, with.embedding, tokens(slot), input_of(0, slot, output));
     } else {
       copy<float>(space, flatten(input_of(0, slot, output)), flatten(message(options.messages.activation_in, input)));
     }
     for (int b = 0; b < layers().blocks; ++b) {
-      block_forward<float>(context, layers().first_block + b, weights.blocks[b], layout.blocks[b], activations.slot(slot),
+      block_forward<float>(context, layers().first_block + b, with.blocks[b], layout.blocks[b], activations.slot(slot),
                            input_of(b + 1, slot, output));
     }
     if (layers().head) {
-      head_forward<float>(context, weights.head, layout.head, activations.slot(slot), targets(slot), token_losses);
+      head_forward<float>(context, with.head, layout.head, activations.slot(slot), targets(slot), token_losses);
     }
   }
 
   // `whole`: each layer's weight half follows its input half at once, so that the layers can share one workspace.
-  void run_backward_input(int slot, int gradient_input, int gradient_output, bool whole) {
+  void run_backward_input(int slot, int gradient_input, int gradient_output, bool whole, const StageTensors& with) {
     const Matrix<float> gradient =
         layers().embedding ? workspace_matrix(slot, layout.gradient) : message(options.messages.gradient_out, gradient_output);
     if (layers().head) {
       const float scale = static_cast<float>(1.0 / (static_cast<double>(rows()) * static_cast<double>(options.window)));
-      head_backward_input<float>(context, weights.head, layout.head, activations.slot(slot), targets(slot), scale,
+      head_backward_input<float>(context, with.head, layout.head, activations.slot(slot), targets(slot), scale,
                                  workspace_matrix(slot, layout.head_gradient), gradient, token_losses);
       if (whole) head_weight(slot);
     } else {
       copy<float>(space, flatten(gradient), flatten(message(options.messages.gradient_in, gradient_input)));
     }
     for (int b = layers().blocks - 1; b >= 0; --b) {
-      block_backward_input<float>(context, layers().first_block + b, weights.blocks[b], layout.blocks[b],
-                                  activations.slot(slot), layout.block_gradients[b], workspace(slot), gradient);
+      block_backward_input<float>(context, layers().first_block + b, with.blocks[b], layout.blocks[b], activations.slot(slot),
+                                  layout.block_gradients[b], workspace(slot), gradient);
       if (whole) block_weight(b, slot);
     }
     if (whole && layers().embedding) embedding_weight(slot);
@@ -198,12 +204,26 @@ class KokkosStage::Implementation {
     return std::min(1.0, options.clip_norm / (std::sqrt(total) + 1e-6));
   }
 
+  void optimizer_step(double rate, std::int64_t step, double factor) {
+    const OptimizerLayout& by = store.optimizer();
+    const auto update = options.optimizer == OptimizerKind::nadam ? nadam_update<float> : adamw_update<float>;
+    update(space, store.parameters(), store.first_moment(), store.second_moment(), store.gradients(), by.ranges, options.adamw,
+           rate, step, factor);
+    const double peak = options.learning_rate.peak;
+    const double muon_rate = peak > 0 ? rate * options.muon.learning_rate / peak : 0.0;
+    muon_update<float>(space, store.parameters(), store.first_moment(), store.gradients(), by.matrices, options.muon,
+                       options.adamw.weight_decay, muon_rate, factor, muon_memory.workspace());
+  }
+
   const KokkosStageOptions options;
   BatchSource& source;
   ExecutionSpace space;
   const StageLayout layout;
   ParameterStore store;
-  const StageTensors weights, gradients;
+  WeightVersions versions;
+  std::vector<StageTensors> weights;  // by number of the array in `versions`
+  const StageTensors gradients;
+  const MuonMemory<float> muon_memory;
   ActivationArena activations;
   SlotArena<std::int32_t> integers;
   OwnedVector<std::int32_t>::HostMirror host_integers;
@@ -227,7 +247,7 @@ void KokkosStage::forward(std::int64_t microbatch, int slot, int input, int outp
   const Region region("minipipe::stage::forward");
   Implementation& m = *implementation_;
   m.begin(microbatch, true);
-  m.run_forward(m.source, slot, input, output);
+  m.run_forward(m.source, slot, input, output, m.weights[m.versions.for_forward(microbatch, slot)]);
   if (m.layers().head) m.losses.add(m.space, microbatch, m.token_losses, m.sum_workspace);
 }
 
@@ -237,15 +257,17 @@ void KokkosStage::backward(std::int64_t microbatch, int slot, int gradient_input
     return;
   }
   const Region region("minipipe::stage::backward");
-  implementation_->begin(microbatch, true);
-  implementation_->run_backward_input(slot, gradient_input, gradient_output, true);
+  Implementation& m = *implementation_;
+  m.begin(microbatch, true);
+  m.run_backward_input(slot, gradient_input, gradient_output, true, m.weights[m.versions.for_backward(microbatch, slot)]);
 }
 
 void KokkosStage::backward_input(std::int64_t microbatch, int slot, int gradient_input, int gradient_output) {
   if (!implementation_->options.split_backward) throw RunError("this stage was made for whole backwards");
   const Region region("minipipe::stage::backward_input");
-  implementation_->begin(microbatch, true);
-  implementation_->run_backward_input(slot, gradient_input, gradient_output, false);
+  Implementation& m = *implementation_;
+  m.begin(microbatch, true);
+  m.run_backward_input(slot, gradient_input, gradient_output, false, m.weights[m.versions.for_backward(microbatch, slot)]);
 }
 
 void KokkosStage::backward_weight(std::int64_t microbatch, int slot) {
@@ -264,8 +286,9 @@ void KokkosStage::update(std::int64_t update) {
   GradientSquares record{update, m.gradient_squares()};
   const double factor = m.clip_factor(record.squares);
   m.squares_taken.push_back(std::move(record));
-  adamw_update<float>(m.space, m.store.parameters(), m.store.first_moment(), m.store.second_moment(), m.store.gradients(),
-                      m.store.ranges(), m.options.adamw, learning_rate_at(update), update + 1, factor);
+  m.versions.before_update();
+  m.optimizer_step(learning_rate_at(update), update + 1, factor);
+  m.versions.after_update(update);
   fill<float>(m.space, m.store.gradients(), 0.0f);
 }
 
@@ -278,7 +301,7 @@ void KokkosStage::evaluate(std::int64_t microbatch, BatchSource& source, int inp
   const Region region("minipipe::stage::evaluate");
   Implementation& m = *implementation_;
   m.begin(microbatch, false);
-  m.run_forward(source, 0, input, output);
+  m.run_forward(source, 0, input, output, m.weights[0]);
   if (!m.layers().head) return;
   m.evaluation_losses.emplace_back(microbatch, m.losses.mean(m.space, m.token_losses, m.sum_workspace));
   if (token_losses != nullptr) {
@@ -303,10 +326,18 @@ void KokkosStage::set_global_squares(std::function<double(const std::vector<doub
 
 ParameterStore& KokkosStage::parameters() { return implementation_->store; }
 const ParameterStore& KokkosStage::parameters() const { return implementation_->store; }
+WeightVersions& KokkosStage::versions() { return implementation_->versions; }
+const WeightVersions& KokkosStage::versions() const { return implementation_->versions; }
 const KokkosStageOptions& KokkosStage::options() const { return implementation_->options; }
 
 double KokkosStage::learning_rate_at(std::int64_t update) const {
-  return learning_rate(update, implementation_->options.learning_rate);
+  const KokkosStageOptions& options = implementation_->options;
+  double rate = learning_rate(update, options.learning_rate);
+  if (options.weight_rule == WeightRule::corrected && update >= options.synchronous_updates) {
+    rate /=
+        pipemare_rate_divisor(update - options.synchronous_updates, options.pipemare.annealing_steps, pipemare_delay(options));
+  }
+  return rate;
 }
 
 StageBytes KokkosStage::bytes() const {
@@ -314,7 +345,8 @@ StageBytes KokkosStage::bytes() const {
   StageBytes bytes;
   bytes.parameters = m.store.parameters().size() * sizeof(float);
   bytes.gradients = m.store.gradients().size() * sizeof(float);
-  bytes.optimizer = (m.store.first_moment().size() + m.store.second_moment().size()) * sizeof(float);
+  bytes.optimizer = (m.store.first_moment().size() + m.store.second_moment().size()) * sizeof(float) + m.muon_memory.bytes();
+  bytes.weight_versions = m.versions.bytes();
   bytes.activations = m.activations.bytes() + m.integers.bytes() + m.workspaces.bytes() +
                       m.token_losses.size() * sizeof(float) + m.losses.bytes() +
                       (m.squares.size() + m.sum_workspace.size()) * sizeof(double);

@@ -9,6 +9,7 @@
 #include "core/model/batch_source.hpp"
 #include "core/model/parameter_store.hpp"
 #include "core/model/stage_options.hpp"
+#include "core/model/weight_versions.hpp"
 #include "schedules/exec/stage.hpp"
 
 namespace minipipe::core {
@@ -22,7 +23,7 @@ struct GradientSquares {
 
 using MicrobatchLoss = std::pair<std::int64_t, double>;  // microbatch, mean loss per token in nats
 
-// A contiguous run of a GPT-2's layers with its parameters, gradients, AdamW moments and activation slots.
+// A contiguous run of a GPT-2's layers with its parameters, gradients, optimizer state and activation slots.
 // All memory is allocated by the constructor. Work is enqueued on one execution-space instance; the host waits only in
 // complete_output(), update() (for the sums of squares), take_losses() and evaluate() on the last stage.
 // Results do not depend on how the model is split, to the last bit, as long as microbatches come in ascending order.
@@ -60,7 +61,11 @@ class KokkosStage : public schedules::Stage {
 
   ParameterStore& parameters();
   const ParameterStore& parameters() const;
+  // Older weights and other state of the weight rule, for checkpoints; after a resume its start_at() must be called.
+  WeightVersions& versions();
+  const WeightVersions& versions() const;
   const KokkosStageOptions& options() const;
+  // Of AdamW or NAdam at update `update`, PipeMare's division included; Muon's is in the fixed ratio of the two peaks to it.
   double learning_rate_at(std::int64_t update) const;
 
   // Bytes of the memory this object holds, read from its arrays.

@@ -8,7 +8,7 @@ namespace {
 
 class ListBuilder {
  public:
-  void add(std::string name, std::vector<int> shape, Start start, int global_index) {
+  void add(std::string name, std::vector<int> shape, Start start, int global_index, int hidden_maps = 0) {
     ParameterEntry entry;
     entry.name = "transformer." + name;
     entry.size = 1;
@@ -18,6 +18,7 @@ class ListBuilder {
     entry.shape = std::move(shape);
     entry.global_index = global_index;
     entry.start = start;
+    entry.hidden_maps = hidden_maps;
     end_ += padded(entry.size);
     entries.push_back(std::move(entry));
   }
@@ -27,15 +28,15 @@ class ListBuilder {
     int index = 2 + block_parameters * block;
     add(h + "ln_1.weight", {width}, Start::ones, index++);
     add(h + "ln_1.bias", {width}, Start::zeros, index++);
-    add(h + "attn.c_attn.weight", {3 * width, width}, Start::normal, index++);
+    add(h + "attn.c_attn.weight", {3 * width, width}, Start::normal, index++, 3);
     add(h + "attn.c_attn.bias", {3 * width}, Start::zeros, index++);
-    add(h + "attn.c_proj.weight", {width, width}, Start::normal_residual, index++);
+    add(h + "attn.c_proj.weight", {width, width}, Start::normal_residual, index++, 1);
     add(h + "attn.c_proj.bias", {width}, Start::zeros, index++);
     add(h + "ln_2.weight", {width}, Start::ones, index++);
     add(h + "ln_2.bias", {width}, Start::zeros, index++);
-    add(h + "mlp.c_fc.weight", {4 * width, width}, Start::normal, index++);
+    add(h + "mlp.c_fc.weight", {4 * width, width}, Start::normal, index++, 1);
     add(h + "mlp.c_fc.bias", {4 * width}, Start::zeros, index++);
-    add(h + "mlp.c_proj.weight", {width, 4 * width}, Start::normal_residual, index++);
+    add(h + "mlp.c_proj.weight", {width, 4 * width}, Start::normal_residual, index++, 1);
     add(h + "mlp.c_proj.bias", {width}, Start::zeros, index++);
   }
 

@@ -39,6 +39,8 @@ struct ParameterEntry {
   bool decay = false;      // weight decay applies: matrices only
   int global_index = 0;    // its place in the list of the unsplit model
   Start start = Start::zeros;
+  int hidden_maps = 0;  // for the matrices inside blocks: the linear maps of equal shape stacked in it (query, key and value
+                        // are three); 0 for everything else
 };
 
 // The tensors of a stage in ascending order of `global_index`: token and position embedding, the blocks, the final LayerNorm,

@@ -5,7 +5,6 @@
 #include "core/kernels/elementwise.hpp"
 #include "core/kernels/initialise.hpp"
 #include "core/model/fence.hpp"
-#include "core/model/padding.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -35,15 +34,14 @@ void initialise(const ExecutionSpace& space, const Vector<float>& values, Start 
 }  // namespace
 
 ParameterStore::ParameterStore(const ExecutionSpace& space, const ModelConfig& model, const StageLayers& layers,
-                               std::uint64_t seed)
+                               std::uint64_t seed, OptimizerKind optimizer)
     : entries_(parameter_list(model, layers)),
+      optimizer_(entries_, optimizer),
       parameters_("minipipe::model::parameters", buffer_floats(entries_)),
       gradients_("minipipe::model::gradients", buffer_floats(entries_)),
       first_moment_("minipipe::model::first_moment", buffer_floats(entries_)),
-      second_moment_("minipipe::model::second_moment", buffer_floats(entries_)) {
+      second_moment_("minipipe::model::second_moment", optimizer_.second_moment_floats) {
   for (const ParameterEntry& entry : entries_) {
-    // The padding behind an entry is part of its range: it stays 0, and neighbours join into long ranges.
-    ranges_.push_back({static_cast<std::int64_t>(entry.offset), static_cast<std::int64_t>(padded(entry.size)), entry.decay});
     initialise(space, slice(parameters(), entry.offset, entry.size), entry.start, model.layers, seed, entry.global_index);
   }
   fence_instance(space, "before the parameters are used, because other instances may read them");
@@ -56,19 +54,34 @@ int ParameterStore::find(const std::string& name) const {
   return -1;
 }
 
-std::vector<float> ParameterStore::read(const OwnedVector<float>& buffer, std::size_t entry) const {
-  const ParameterEntry& e = entries_.at(entry);
-  std::vector<float> values(e.size);
-  Kokkos::deep_copy(HostVector(values.data(), values.size()), slice<float>(buffer, e.offset, e.size));
+std::vector<float> ParameterStore::second_moment(std::size_t entry) const {
+  if (!has_second_moment(entry)) return {};
+  ParameterEntry place = entries_[entry];
+  place.offset = static_cast<std::size_t>(optimizer_.second_moments[entry]);
+  return read_entry(second_moment_, place);
+}
+
+void ParameterStore::set_second_moment(std::size_t entry, const std::vector<float>& values) {
+  if (!has_second_moment(entry)) {
+    if (!values.empty()) throw RunError(entries_[entry].name + " has no second moments with this optimizer");
+    return;
+  }
+  ParameterEntry place = entries_[entry];
+  place.offset = static_cast<std::size_t>(optimizer_.second_moments[entry]);
+  write_entry(second_moment_, place, values);
+}
+
+std::vector<float> read_entry(const Vector<float>& buffer, const ParameterEntry& entry) {
+  std::vector<float> values(entry.size);
+  Kokkos::deep_copy(HostVector(values.data(), values.size()), slice<float>(buffer, entry.offset, entry.size));
   return values;
 }
 
-void ParameterStore::write(const OwnedVector<float>& buffer, std::size_t entry, const std::vector<float>& values) {
-  const ParameterEntry& e = entries_.at(entry);
-  if (values.size() != e.size) {
-    throw RunError(e.name + " has " + std::to_string(e.size) + " values, not " + std::to_string(values.size()));
+void write_entry(const Vector<float>& buffer, const ParameterEntry& entry, const std::vector<float>& values) {
+  if (values.size() != entry.size) {
+    throw RunError(entry.name + " has " + std::to_string(entry.size) + " values, not " + std::to_string(values.size()));
   }
-  Kokkos::deep_copy(slice<float>(buffer, e.offset, e.size), ConstHostVector(values.data(), values.size()));
+  Kokkos::deep_copy(slice<float>(buffer, entry.offset, entry.size), ConstHostVector(values.data(), values.size()));
 }
 
 }  // namespace minipipe::core

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/kernels/reduce.hpp"
+#include "core/model/optimizer_layout.hpp"
+#include "core/model/weight_versions.hpp"
 
 namespace minipipe::core {
 
@@ -57,11 +59,14 @@ StageLayout::StageLayout(const KokkosStageOptions& options) {
 
 StageBytes planned_memory(const KokkosStageOptions& options) {
   const StageLayout layout(options);
-  const std::size_t buffer = buffer_floats(parameter_list(options.model, options.layers)) * sizeof(float);
+  const std::vector<ParameterEntry> entries = parameter_list(options.model, options.layers);
+  const OptimizerLayout optimizer(entries, options.optimizer);
+  const std::size_t buffer = buffer_floats(entries) * sizeof(float);
   StageBytes bytes;
   bytes.parameters = buffer;
   bytes.gradients = buffer;
-  bytes.optimizer = 2 * buffer;
+  bytes.optimizer = buffer + optimizer.second_moment_floats * sizeof(float) + muon_memory_bytes<float>(optimizer.matrices);
+  bytes.weight_versions = static_cast<std::size_t>(extra_weight_buffers(options)) * buffer;
   const auto slots = static_cast<std::size_t>(options.activation_slots);
   const std::size_t floats =
       slots * layout.slot_floats + static_cast<std::size_t>(layout.workspaces) * layout.workspace_floats + layout.token_losses;

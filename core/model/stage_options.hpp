@@ -6,6 +6,7 @@
 #include "core/model/partition.hpp"
 #include "core/optim/adamw.hpp"
 #include "core/optim/learning_rate.hpp"
+#include "core/optim/optimizer.hpp"
 #include "core/types/types.hpp"
 
 namespace minipipe::core {
@@ -23,6 +24,22 @@ struct MessageMemory {
   Matrix<float> gradient_out;    // to the previous stage
 };
 
+// With which weights the passes of a microbatch run. Forwards and updates of a stage may overlap in all but flush schedules.
+enum class WeightRule {
+  current,          // those of the moment (flush schedules, PACI)
+  stashed,          // the backward uses the weights its forward used (PipeDream)
+  double_buffered,  // both passes of window u use version max(u - 1, 0), version v being the weights after v updates
+                    // (PipeDream-2BW, arXiv 2006.09503: W(t+1) = W(t) - rate grad(W(t-1)))
+  corrected,        // the backward goes back from the current weights by their mean change (PipeMare, arXiv 1910.05124)
+};
+
+// PipeMare's corrections for a delay of tau updates between the weights of a forward and those that its gradient changes.
+struct PipeMareOptions {
+  double delay = -1;                 // tau of this stage in updates; negative: the paper's (2 (N - i) + 1) / window
+  std::int64_t annealing_steps = 0;  // K: update k has its rate divided by tau^(1 - min(k/K, 1)) if tau > 1; 0: never divided
+  double decay = 0.1;                // D, in (0, 1): the mean change forgets a share D within tau updates, so gamma = D^(1/tau)
+};
+
 struct KokkosStageOptions {
   ModelConfig model;
   TrainShape shape;
@@ -32,11 +49,17 @@ struct KokkosStageOptions {
   std::uint64_t seed = 1;             // of initial values and dropout
   std::int64_t activation_slots = 1;  // microbatches that can be alive on this stage
   std::int64_t window = 1;            // microbatches per update; gradients are those of the mean loss of the window
-  AdamWOptions adamw;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  AdamWOptions adamw;  // also for NAdam; with Muon for what it does not update, and its weight decay for all
+  MuonOptions muon;
   LearningRateOptions learning_rate;
   Clip clip = Clip::none;
   double clip_norm = 1.0;       // the largest norm that is not scaled down
   bool split_backward = false;  // backward_input and backward_weight may be called apart
+  WeightRule weight_rule = WeightRule::current;
+  int weight_copies = 1;                 // stashed: versions there is room for, the newest included (N - i + 1)
+  PipeMareOptions pipemare;              // corrected only
+  std::int64_t synchronous_updates = 0;  // the first updates belong to a flush schedule: the rule holds from then on
   MessageMemory messages;
 };
 
@@ -44,14 +67,18 @@ struct KokkosStageOptions {
 struct StageBytes {
   std::size_t parameters = 0;
   std::size_t gradients = 0;
-  std::size_t optimizer = 0;
-  std::size_t activations = 0;  // activation slots and workspaces
+  std::size_t optimizer = 0;        // moments and workspace
+  std::size_t weight_versions = 0;  // older or corrected weights and their mean change, beside the parameters
+  std::size_t activations = 0;      // activation slots and workspaces
 
-  std::size_t total() const { return parameters + gradients + optimizer + activations; }
+  std::size_t total() const { return parameters + gradients + optimizer + weight_versions + activations; }
   friend bool operator==(const StageBytes&, const StageBytes&) = default;
 };
 
-// What a KokkosStage with these options will allocate; allocates nothing. Messages and optimizer settings are not looked at.
+// tau of the stage (see PipeMareOptions).
+double pipemare_delay(const KokkosStageOptions& options);
+
+// What a KokkosStage with these options will allocate; allocates nothing. Messages are not looked at.
 StageBytes planned_memory(const KokkosStageOptions& options);
 
 }  // namespace minipipe::core

@@ -10,25 +10,82 @@ namespace minipipe::core {
 
 namespace {
 
-// The numbers of one step, formed in double on the host.
+// The numbers of one step, formed in double on the host. The direction's numerator is momentum_weight m + gradient_weight g.
 template <class T>
 struct Coefficients {
-  T beta1, one_minus_beta1, beta2, one_minus_beta2, inverse_correction1, inverse_root_correction2, epsilon, rate, decay, scale;
+  T beta1, one_minus_beta1, beta2, one_minus_beta2, momentum_weight, gradient_weight, inverse_root_correction2, epsilon, rate,
+      decay, scale;
 };
 
 template <class T>
-void update_range(const ExecutionSpace& space, T* parameters, T* first_moment, T* second_moment, const T* gradients,
-                  std::int64_t count, const Coefficients<T>& k) {
+struct Range {
+  T *parameters, *first_moment, *second_moment;
+  const T* gradients;
+  std::int64_t count;
+};
+
+template <bool Nesterov, class T>
+void update_range(const ExecutionSpace& space, const Range<T>& range, const Coefficients<T>& k) {
+  T* const parameters = range.parameters;
+  T* const first_moment = range.first_moment;
+  T* const second_moment = range.second_moment;
+  const T* const gradients = range.gradients;
   for_elements(
-      "minipipe::adamw::update", space, count, KOKKOS_LAMBDA(const std::int64_t i) {
+      Nesterov ? "minipipe::nadam::update" : "minipipe::adamw::update", space, range.count,
+      KOKKOS_LAMBDA(const std::int64_t i) {
         const T g = k.scale * gradients[i];
         const T m = k.beta1 * first_moment[i] + k.one_minus_beta1 * g;
         const T v = k.beta2 * second_moment[i] + k.one_minus_beta2 * g * g;
         first_moment[i] = m;
         second_moment[i] = v;
-        const T direction = m * k.inverse_correction1 / (square_root(v) * k.inverse_root_correction2 + k.epsilon);
+        T numerator = m * k.momentum_weight;
+        if (Nesterov) numerator += g * k.gradient_weight;
+        const T direction = numerator / (square_root(v) * k.inverse_root_correction2 + k.epsilon);
         parameters[i] -= k.rate * direction + k.decay * parameters[i];
       });
+}
+
+template <bool Nesterov, class T>
+void update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> first_moment, Vector<T> second_moment,
+            ConstVector<T> gradients, std::span<const ParameterRange> ranges, const AdamWOptions& options, double learning_rate,
+            std::int64_t step, double gradient_scale) {
+  const char* const name = Nesterov ? "nadam_update" : "adamw_update";
+  const std::int64_t size = extent(parameters, 0);
+  require_shape(extent(first_moment, 0) == size && extent(gradients, 0) == size && step >= 1, name);
+  const double n = static_cast<double>(step);
+  Coefficients<T> k = {};
+  k.beta1 = static_cast<T>(options.beta1);
+  k.one_minus_beta1 = static_cast<T>(1 - options.beta1);
+  k.beta2 = static_cast<T>(options.beta2);
+  k.one_minus_beta2 = static_cast<T>(1 - options.beta2);
+  if (Nesterov) {
+    k.momentum_weight = static_cast<T>(options.beta1 / (1 - std::pow(options.beta1, n + 1)));
+    k.gradient_weight = static_cast<T>((1 - options.beta1) / (1 - std::pow(options.beta1, n)));
+  } else {
+    k.momentum_weight = static_cast<T>(1 / (1 - std::pow(options.beta1, n)));
+  }
+  k.inverse_root_correction2 = static_cast<T>(1 / std::sqrt(1 - std::pow(options.beta2, n)));
+  k.epsilon = static_cast<T>(options.epsilon);
+  k.rate = static_cast<T>(learning_rate);
+  k.scale = static_cast<T>(gradient_scale);
+  const auto second = [](const ParameterRange& range) { return range.second_moment < 0 ? range.offset : range.second_moment; };
+  for (std::size_t i = 0; i < ranges.size();) {
+    const ParameterRange& first = ranges[i];
+    std::int64_t count = first.count;
+    for (++i; i < ranges.size() && ranges[i].decay == first.decay && ranges[i].offset == first.offset + count &&
+              second(ranges[i]) == second(first) + count;
+         ++i) {
+      count += ranges[i].count;
+    }
+    require_shape(
+        first.offset >= 0 && count >= 0 && first.offset + count <= size && second(first) + count <= extent(second_moment, 0),
+        name);
+    k.decay = static_cast<T>(first.decay ? learning_rate * options.weight_decay : 0.0);
+    update_range<Nesterov, T>(space,
+                              {parameters.data() + first.offset, first_moment.data() + first.offset,
+                               second_moment.data() + second(first), gradients.data() + first.offset, count},
+                              k);
+  }
 }
 
 }  // namespace
@@ -37,36 +94,22 @@ template <class T>
 void adamw_update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> first_moment, Vector<T> second_moment,
                   ConstVector<T> gradients, std::span<const ParameterRange> ranges, const AdamWOptions& options,
                   double learning_rate, std::int64_t step, double gradient_scale) {
-  const std::int64_t size = extent(parameters, 0);
-  require_shape(
-      extent(first_moment, 0) == size && extent(second_moment, 0) == size && extent(gradients, 0) == size && step >= 1,
-      "adamw_update");
-  const double n = static_cast<double>(step);
-  Coefficients<T> k = {};
-  k.beta1 = static_cast<T>(options.beta1);
-  k.one_minus_beta1 = static_cast<T>(1 - options.beta1);
-  k.beta2 = static_cast<T>(options.beta2);
-  k.one_minus_beta2 = static_cast<T>(1 - options.beta2);
-  k.inverse_correction1 = static_cast<T>(1 / (1 - std::pow(options.beta1, n)));
-  k.inverse_root_correction2 = static_cast<T>(1 / std::sqrt(1 - std::pow(options.beta2, n)));
-  k.epsilon = static_cast<T>(options.epsilon);
-  k.rate = static_cast<T>(learning_rate);
-  k.scale = static_cast<T>(gradient_scale);
-  for (std::size_t i = 0; i < ranges.size();) {
-    const ParameterRange& first = ranges[i];
-    std::int64_t count = first.count;
-    for (++i; i < ranges.size() && ranges[i].decay == first.decay && ranges[i].offset == first.offset + count; ++i) {
-      count += ranges[i].count;
-    }
-    require_shape(first.offset >= 0 && count >= 0 && first.offset + count <= size, "adamw_update");
-    k.decay = static_cast<T>(first.decay ? learning_rate * options.weight_decay : 0.0);
-    update_range<T>(space, parameters.data() + first.offset, first_moment.data() + first.offset,
-                    second_moment.data() + first.offset, gradients.data() + first.offset, count, k);
-  }
+  update<false, T>(space, parameters, first_moment, second_moment, gradients, ranges, options, learning_rate, step,
+                   gradient_scale);
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                                         \
-  template void adamw_update<T>(const ExecutionSpace&, Vector<T>, Vector<T>, Vector<T>, ConstVector<T>, \
+template <class T>
+void nadam_update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> first_moment, Vector<T> second_moment,
+                  ConstVector<T> gradients, std::span<const ParameterRange> ranges, const AdamWOptions& options,
+                  double learning_rate, std::int64_t step, double gradient_scale) {
+  update<true, T>(space, parameters, first_moment, second_moment, gradients, ranges, options, learning_rate, step,
+                  gradient_scale);
+}
+
+#define MINIPIPE_INSTANTIATE(T)                                                                                      \
+  template void adamw_update<T>(const ExecutionSpace&, Vector<T>, Vector<T>, Vector<T>, ConstVector<T>,              \
+                                std::span<const ParameterRange>, const AdamWOptions&, double, std::int64_t, double); \
+  template void nadam_update<T>(const ExecutionSpace&, Vector<T>, Vector<T>, Vector<T>, ConstVector<T>,              \
                                 std::span<const ParameterRange>, const AdamWOptions&, double, std::int64_t, double);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)

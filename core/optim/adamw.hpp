@@ -18,14 +18,24 @@ struct ParameterRange {
   std::int64_t offset = 0;
   std::int64_t count = 0;
   bool decay = false;
+  std::int64_t second_moment = -1;  // where its second moments start; negative: at `offset`, too
 };
 
 // One AdamW step (Loshchilov, Hutter, arXiv 1711.05101) in one pass over the ranges; neighbouring ranges with the same
 // treatment are merged. g = gradient_scale gradients; `step` counts from 1 (bias correction).
 //   p -= learning_rate (m^ / (sqrt(v^) + epsilon) + weight_decay p)
-// All arrays are flat and of the same size. The gradients are left as they are.
+// All arrays are flat; those of parameters, first moments and gradients are of one size, that of second moments may be shorter
+// if the ranges say where theirs are. The gradients are left as they are.
 template <class T>
 void adamw_update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> first_moment, Vector<T> second_moment,
+                  ConstVector<T> gradients, std::span<const ParameterRange> ranges, const AdamWOptions& options,
+                  double learning_rate, std::int64_t step, double gradient_scale = 1);
+
+// The same with Nesterov's momentum (Dozat, "Incorporating Nesterov Momentum into Adam", 2016, with a constant beta1 and
+// without a schedule of it): m^ becomes beta1 m / (1 - beta1^(step+1)) + (1 - beta1) g / (1 - beta1^step). Decay is decoupled
+// as above.
+template <class T>
+void nadam_update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> first_moment, Vector<T> second_moment,
                   ConstVector<T> gradients, std::span<const ParameterRange> ranges, const AdamWOptions& options,
                   double learning_rate, std::int64_t step, double gradient_scale = 1);
 
