@@ -47,7 +47,8 @@ def test_all_at_once():
     places = [text.index(f"several.toml:{line_of('several.toml', key)}") for key in ("steps", "widht", "microbatch_size")]
     assert places[0] < min(places[1:]), "not in the order of the file's lines"
     rules = {"model.width": 33, "train.sequence": 64, "train.warmup_steps": 9}
-    refused(*(f"{key} = {value}" for key, value in rules.items()), "model.heads", "model.context", "run.steps", changes=rules)
+    told = [f"{key} = {value}" for key, value in rules.items()]
+    refused(*told, "model.heads", "model.context", "run.steps", changes=rules)
 
 
 def test_command_line():
@@ -129,6 +130,5 @@ def test_output():
 
 
 if __name__ == "__main__":
-    support.main(
-        [test_deck, test_all_at_once, test_command_line, test_stages, test_combinations, test_tokens, test_checkpoints, test_output]
-    )
+    deck = [test_deck, test_all_at_once, test_command_line, test_stages, test_combinations]
+    support.main([*deck, test_tokens, test_checkpoints, test_output])
