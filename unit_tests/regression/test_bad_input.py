@@ -52,7 +52,8 @@ def test_all_at_once():
 
 
 def test_command_line():
-    refused("command line: ", "train.microbatches", "repeated", changes={"train.microbatches": 2}, more=("train.microbatches=4",))
+    once = {"train.microbatches": 2}
+    refused("command line: ", "train.microbatches", "repeated", changes=once, more=("train.microbatches=4",))
     refused("command line: ", "modle.width", "model", more=("modle.width=4",))
     result = support.run(2, "trian", "deck.toml", status=2)
     support.assert_contains(result.output, "trian")
