@@ -63,8 +63,8 @@ void print_memory(const Subject& subject) {
               "bytes");
   int stage = 0;
   for (const auto& memory : core::planned_memory_by_stage(subject.deck, subject.stages)) {
-    std::printf("%6d %14zu %14zu %14zu %14zu %14zu %14zu\n", stage++, memory.stage.parameters, memory.stage.gradients,
-                memory.stage.optimizer, memory.stage.activations, memory.comm, memory.total());
+    std::printf("%6d %14zu %14zu %14zu %14zu %14zu %14zu %14zu\n", stage++, memory.stage.parameters, memory.stage.gradients,
+                memory.stage.optimizer, memory.stage.weight_versions, memory.stage.activations, memory.comm, memory.total());
   }
 }
 

@@ -60,14 +60,14 @@ int evaluate(const Command& command) {
   core::agree(comm, [&] {
     core::check_rules(deck, ranks);
     if (deck.emulate.enabled) throw InputError("emulate.enabled = true: an emulated run has no model to evaluate");
-    const auto found =
-        core::find_checkpoint(command.checkpoint, std::filesystem::path(deck.output.directory) / "checkpoints", &notes);
+    const auto found = core::find_checkpoint(command.checkpoint, "--checkpoint",
+                                             std::filesystem::path(deck.output.directory) / "checkpoints", &notes);
     if (!found) {
       throw InputError("--checkpoint " + command.checkpoint + ": no checkpoint in " + deck.output.directory +
                        "/checkpoints; train first, or name a checkpoint file");
     }
     file = *found;
-    state = core::open_checkpoint(file, deck, core::stages_of(deck, ranks), &notes);
+    state = core::open_checkpoint(file, deck, &notes);
     sources = open_sources(deck, true);
   });
   const int stages = core::stages_of(deck, ranks);

@@ -51,7 +51,10 @@ struct Deck {
     double beta2 = 0.95;
     double epsilon = 1e-8;
     std::string optimizer = "adamw";
+    double muon_learning_rate = 0.02;
+    double muon_momentum = 0.95;
     std::string clip = "none";
+    double clip_norm = 1.0;
     std::string recompute = "none";
     friend bool operator==(const Train&, const Train&) = default;
   };
@@ -62,6 +65,10 @@ struct Deck {
     std::string ready = "alternate";
     int extra_in_flight = 0;
     std::int64_t synchronous_updates = 0;
+    int chunks = 1;
+    double memory_limit = 0.0;
+    std::int64_t annealing_steps = 0;
+    std::string plan;
     std::vector<int> partition;
     std::string replay;
     friend bool operator==(const Schedule&, const Schedule&) = default;
@@ -100,6 +107,8 @@ struct Deck {
     double backward_ms = 8.0;
     std::vector<double> stage_factors;
     double link_latency_ms = 0.0;
+    std::vector<double> link_latencies_ms;
+    double link_mb_per_s = 0.0;
     std::int64_t message_bytes = 262144;
     double jitter = 0.0;
     friend bool operator==(const Emulate&, const Emulate&) = default;

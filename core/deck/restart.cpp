@@ -13,6 +13,11 @@ std::string remark(const std::string& name) {
   return "";
 }
 
+// Keys that every resumed run changes, or that leave results as they are: not worth a line.
+bool says_nothing(const std::string& name) {
+  return name == "run.resume" || name == "output.directory" || name == "output.progress" || name == "run.time_limit";
+}
+
 }  // namespace
 
 std::vector<std::string> check_restart(const Deck& stored, const Deck& present) {
@@ -27,7 +32,7 @@ std::vector<std::string> check_restart(const Deck& stored, const Deck& present) 
       errors += "\n  " + change;
     } else if (entry.name() == "run.steps" && present.run.steps < stored.run.steps) {
       errors += "\n  " + change + " (may only grow; to stop early use run.time_limit)";
-    } else {
+    } else if (!says_nothing(entry.name())) {
       changes.push_back(change + remark(entry.name()));
     }
   }

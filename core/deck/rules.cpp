@@ -49,7 +49,6 @@ std::string plural(std::int64_t count, const std::string& noun) { return str(cou
 
 void check_reserved(Rules& rules, const Deck& deck) {
   rules.available("model", "family", {"gpt2"});
-  rules.available("train", "optimizer", {"adamw"});
   rules.available("train", "recompute", {"none"});
   rules.available("schedule", "name", schedules::schedule_names());
   rules.available("parallel", "mode", {"ddp"});
@@ -89,10 +88,10 @@ void check_stages(Rules& rules, const Deck& deck, int ranks) {
                       "), or 1 for all stages in one process, or set parallel.stages = 0");
   }
 
-  rules.require(stages <= deck.model.layers, "model", "layers",
-                "is fewer than the " + stages_text + "; start fewer ranks, lower parallel.stages or raise model.layers");
-
   const std::vector<int>& partition = deck.schedule.partition;
+  // A written partition may leave the first and the last stage without blocks.
+  rules.require(stages <= deck.model.layers + (partition.empty() ? 0 : 2), "model", "layers",
+                "is fewer than the " + stages_text + "; start fewer ranks, lower parallel.stages or raise model.layers");
   if (!partition.empty()) {
     rules.require(static_cast<int>(partition.size()) == stages, "schedule", "partition",
                   "has length " + str(static_cast<std::int64_t>(partition.size())) + " for " + stages_text +
@@ -107,11 +106,16 @@ void check_stages(Rules& rules, const Deck& deck, int ranks) {
                 "has length " + str(static_cast<std::int64_t>(factors.size())) + " for " + stages_text +
                     "; give one factor per stage, or [] for 1 everywhere");
 
+  const std::vector<double>& latencies = deck.emulate.link_latencies_ms;
+  rules.require(latencies.empty() || static_cast<int>(latencies.size()) == stages - 1, "emulate", "link_latencies_ms",
+                "has length " + str(static_cast<std::int64_t>(latencies.size())) + " for " + plural(stages - 1, "link") +
+                    "; give one latency per link, or [] for link_latency_ms everywhere");
+
   rules.require(!deck.model.tied || stages == 1, "model", "tied",
                 "embedding and head are on different stages (" + stages_text + "); set it to false, or use one stage");
 
   if (deck.train.clip == "global") {
-    rules.require(deck.schedule.name != "paci", "train", "clip",
+    rules.require(!schedules::is_asynchronous(deck.schedule.name), "train", "clip",
                   "schedule.name = " + to_toml(Value(deck.schedule.name)) +
                       " is asynchronous: stages update at different times, and there is no global gradient norm "
                       "without a barrier; use \"stage\" or \"none\", or a flush schedule (gpipe, 1f1b)");

@@ -11,7 +11,8 @@ BatchDump::BatchDump(const std::filesystem::path& file, std::int64_t batch, std:
   try {
     hdf5::File::create(temporary_->path()).close();
   } catch (const RunError& error) {
-    throw InputError("--dump-batch " + file.string() + ": cannot write there: " + error.what());
+    throw InputError("--dump-batch " + file.string() +
+                     ": cannot write there; give a file name in an existing, writable folder (" + error.what() + ")");
   }
 }
 

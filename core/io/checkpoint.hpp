@@ -11,28 +11,34 @@
 
 namespace minipipe::core {
 
-// A checkpoint is one HDF5 file, written by all ranks: /model/<name> and /optimizer/<name>/{m,v} (fp32, the tensor's shape),
-// attributes of /state. Names are those of the model, not of stages, so any number of stages can load it. Every dataset has a
-// 64-bit checksum as attribute and so has the state; both are verified at load.
+// A checkpoint is one HDF5 file, written by all ranks: /model/<name> and /optimizer/<name>/{m,v} (fp32, the tensor's shape;
+// asynchronous rules may add shadow and velocity), attributes of /state. Names are those of the model, not of stages, so any
+// number of stages can load it. Every dataset has a 64-bit checksum as attribute and so has the state; both are verified at
+// load.
 inline constexpr const char* checkpoint_format = "minipipe checkpoint";
 inline constexpr int checkpoint_format_version = 1;
 
-// A tensor to write: contiguous host memory, not owned. `m` and `v` (the optimizer's moments, same shape) may be null.
+// A tensor to write: contiguous host memory, not owned. The others (the optimizer's
+// moments m and v, and so on; same shape) may be null.
 struct TensorRef {
   std::string name;
   std::vector<hsize_t> shape;
   const float* value = nullptr;
   const float* m = nullptr;
   const float* v = nullptr;
+  const float* shadow = nullptr;    // PipeDream-2BW: the weights one update older
+  const float* velocity = nullptr;  // PipeMare: the mean change of the weights
 };
 
-// Where to read a tensor to: the same, to be written. A null `m` or `v` is not read.
+// Where to read a tensor to: the same, to be written. What is null is not read.
 struct TensorTarget {
   std::string name;
   std::vector<hsize_t> shape;
   float* value = nullptr;
   float* m = nullptr;
   float* v = nullptr;
+  float* shadow = nullptr;
+  float* velocity = nullptr;
 };
 
 struct TensorShape {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/io/checkpoint.hpp"
 #include "core/io/hdf5.hpp"
@@ -13,8 +14,8 @@ namespace minipipe::core::checkpoint {
 inline constexpr const char* checksum_key = "checksum";
 
 inline std::string model_name(const std::string& tensor) { return std::string("/model/").append(tensor); }
-inline std::string moment_name(const std::string& tensor, char moment) {
-  return std::string("/optimizer/").append(tensor).append("/").append(1, moment);
+inline std::string moment_name(const std::string& tensor, std::string_view moment) {
+  return std::string("/optimizer/").append(tensor).append("/").append(moment);
 }
 
 // FNV-1a's scheme over 64-bit little-endian words (the last one filled with zeros), and the length; the high half is folded

@@ -128,8 +128,10 @@ void read_tensors(const fs::path& path, const std::vector<TensorTarget>& targets
     require_same(file, wanted, false);
     for (const TensorTarget& target : targets) {
       read_dataset(file, checkpoint::model_name(target.name), target.shape, target.value);
-      read_dataset(file, checkpoint::moment_name(target.name, 'm'), target.shape, target.m);
-      read_dataset(file, checkpoint::moment_name(target.name, 'v'), target.shape, target.v);
+      for (const auto& [moment, values] : {std::pair("m", target.m), std::pair("v", target.v),
+                                           std::pair("shadow", target.shadow), std::pair("velocity", target.velocity)}) {
+        read_dataset(file, checkpoint::moment_name(target.name, moment), target.shape, values);
+      }
     }
   });
 }

@@ -138,8 +138,10 @@ std::vector<Mine> datasets_of(const std::vector<TensorRef>& tensors) {
       throw RunError("tensor '" + tensor.name + "' has no values, or no name that can be a dataset's");
     }
     add(checkpoint::model_name(tensor.name), tensor, tensor.value);
-    add(checkpoint::moment_name(tensor.name, 'm'), tensor, tensor.m);
-    add(checkpoint::moment_name(tensor.name, 'v'), tensor, tensor.v);
+    add(checkpoint::moment_name(tensor.name, "m"), tensor, tensor.m);
+    add(checkpoint::moment_name(tensor.name, "v"), tensor, tensor.v);
+    add(checkpoint::moment_name(tensor.name, "shadow"), tensor, tensor.shadow);
+    add(checkpoint::moment_name(tensor.name, "velocity"), tensor, tensor.velocity);
   }
   return result;
 }

@@ -54,6 +54,14 @@ KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers
                            .minimum = deck.train.min_learning_rate,
                            .warmup_steps = deck.train.warmup_steps,
                            .total_steps = deck.run.steps};
+  options.optimizer = deck.train.optimizer == "muon"    ? OptimizerKind::muon
+                      : deck.train.optimizer == "nadam" ? OptimizerKind::nadam
+                                                        : OptimizerKind::adamw;
+  options.muon.learning_rate = deck.train.muon_learning_rate;
+  options.muon.momentum = deck.train.muon_momentum;
+  options.clip_norm = deck.train.clip_norm;
+  options.synchronous_updates = deck.schedule.synchronous_updates;
+  options.pipemare.annealing_steps = deck.schedule.annealing_steps;
   options.clip = deck.train.clip == "global" ? Clip::global : deck.train.clip == "stage" ? Clip::stage : Clip::none;
   return options;
 }

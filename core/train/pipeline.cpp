@@ -2,6 +2,7 @@
 
 #include "core/comm/delayed_channel.hpp"
 #include "core/comm/mpi_channel.hpp"
+#include "core/train/link_delay.hpp"
 #include "core/train/options.hpp"
 #include "schedules/error.hpp"
 #include "schedules/exec/inprocess_channel.hpp"
@@ -96,7 +97,7 @@ Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const S
     make_compute(stage, deck, sources);
     stages_.push_back(std::move(stage));
   }
-  connect(deck, edges);
+  connect(edges);
   if (deck.emulate.enabled) delay_links(deck);
   const auto options = schedule_options(deck, place_.stages);
   for (LocalStage& stage : stages_) {
@@ -145,8 +146,7 @@ void Pipeline::make_compute(LocalStage& stage, const Deck& deck, const Sources& 
   stage.switchable = std::make_unique<SwitchStage>(*stage.model);
 }
 
-void Pipeline::connect(const Deck& deck, MPI_Comm edges) {
-  (void)deck;
+void Pipeline::connect(MPI_Comm edges) {
   if (place_.one_process()) {
     for (std::size_t s = 0; s + 1 < stages_.size(); ++s) connect_in_process(stages_[s], stages_[s + 1]);
     return;
@@ -179,19 +179,19 @@ void Pipeline::connect_in_process(LocalStage& lower, LocalStage& upper) {
 }
 
 void Pipeline::delay_links(const Deck& deck) {
-  const double latency_s = 1e-3 * deck.emulate.link_latency_ms;
-  if (latency_s <= 0) return;
   for (LocalStage& stage : stages_) {
-    if (stage.activation_send)
-      stage.activation_send = std::make_unique<EmulatedSend>(std::move(stage.activation_send), *stage.activation_out);
-    if (stage.gradient_send)
-      stage.gradient_send = std::make_unique<EmulatedSend>(std::move(stage.gradient_send), *stage.gradient_out);
-    if (stage.activation_receive)
+    const double before_s = stage.index > 0 ? link_delay_s(deck, stage.index - 1) : 0;
+    const double after_s = stage.index + 1 < place_.stages ? link_delay_s(deck, stage.index) : 0;
+    if (before_s > 0) {
       stage.activation_receive =
-          std::make_unique<EmulatedReceive>(std::move(stage.activation_receive), *stage.activation_in, latency_s);
-    if (stage.gradient_receive)
+          std::make_unique<EmulatedReceive>(std::move(stage.activation_receive), *stage.activation_in, before_s);
+      stage.gradient_send = std::make_unique<EmulatedSend>(std::move(stage.gradient_send), *stage.gradient_out);
+    }
+    if (after_s > 0) {
+      stage.activation_send = std::make_unique<EmulatedSend>(std::move(stage.activation_send), *stage.activation_out);
       stage.gradient_receive =
-          std::make_unique<EmulatedReceive>(std::move(stage.gradient_receive), *stage.gradient_in, latency_s);
+          std::make_unique<EmulatedReceive>(std::move(stage.gradient_receive), *stage.gradient_in, after_s);
+    }
   }
 }
 

@@ -67,7 +67,7 @@ class Pipeline {
  private:
   void make_buffers(LocalStage& stage, const Deck& deck);
   void make_compute(LocalStage& stage, const Deck& deck, const Sources& sources);
-  void connect(const Deck& deck, MPI_Comm edges);
+  void connect(MPI_Comm edges);
   void connect_in_process(LocalStage& lower, LocalStage& upper);
   void delay_links(const Deck& deck);
 

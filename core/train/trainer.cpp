@@ -37,6 +37,7 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
   agree(comm_.get(), [&] { open_output(); });
   agree(comm_.get(), [&] { set_up(sources); });
   agree(comm_.get(), [&] { restore(); });
+  if (place_.rank == 0) std::cout << notes_ << std::flush;
   agree(comm_.get(), [&] {
     if (place_.rank != 0) return;
     trace_ = std::make_unique<TraceWriter>(folder_.trace(), trace_attributes(deck_, place_, build_), first_update_ > 0);
@@ -68,21 +69,27 @@ void Trainer::set_up(const Sources& sources) {
 }
 
 void Trainer::load_replay() {
-  if (!deck_.schedule.replay.empty()) replay_ = read_replay(deck_.schedule.replay, place_.stages);
+  if (deck_.schedule.replay.empty()) return;
+  replay_ = read_replay(deck_.schedule.replay, place_.stages);
+  for (int stage = 0; stage < place_.stages; ++stage)
+    replay_policy(*replay_, stage, 0, deck_.run.steps, deck_.train.microbatches);
 }
 
 void Trainer::restore() {
   std::string notes;
   std::string warning;
-  const auto file = find_checkpoint(deck_.run.resume, folder_.checkpoints(), &warning);
+  const auto file = find_checkpoint(deck_.run.resume, "run.resume =", folder_.checkpoints(), &warning);
   if (file) {
-    const CheckpointState state = open_checkpoint(*file, deck_, place_.stages, &notes);
+    const CheckpointState state = open_checkpoint(*file, deck_, &notes);
     load_checkpoint(*file, *pipeline_);
     first_update_ = update_ = state.step;
     elapsed_before_s_ = state.elapsed_s;
-    if (place_.rank == 0) std::cout << "resuming from " << file->string() << ", " << state.step << " updates done" << std::endl;
+    notes = "resuming from " + file->string() + ", " + std::to_string(state.step) + " updates done\n" + notes;
+  } else if (!deck_.run.resume.empty()) {
+    warning +=
+        "run.resume = \"latest\": no checkpoint in " + folder_.checkpoints().string() + ", the run starts from the beginning\n";
   }
-  if (place_.rank == 0 && !(warning + notes).empty()) std::cout << warning << notes << std::flush;
+  notes_ = warning + notes;
   pipeline_->start_at(update_ * deck_.train.microbatches, update_);
   if (place_.has_last_stage()) progress_ = std::make_unique<Progress>(deck_, update_, tokens_per_update(deck_));
 }
@@ -279,7 +286,6 @@ void Trainer::evaluate() {
 void Trainer::write_checkpoint() {
   if (deck_.emulate.enabled) return;
   const double begin = clock();
-  watchdog_->beat();
   CheckpointState state;
   state.step = update_;
   state.microbatches = update_ * deck_.train.microbatches;
@@ -290,6 +296,9 @@ void Trainer::write_checkpoint() {
   state.deck = print_deck(deck_, false);
   state.git_hash = build_.git_hash;
   state.elapsed_s = elapsed_before_s_ + clock();
+  // The watchdog runs on: a peer that dies while all write must end the job too. So run.watchdog has to be longer than a
+  // checkpoint takes.
+  watchdog_->beat();
   agree(comm_.get(), [&] {
     save_checkpoint(comm_.get(), checkpoint_path(folder_.checkpoints(), update_), *pipeline_, state);
     if (place_.rank == 0) keep_last(folder_.checkpoints(), deck_.checkpoint.keep);

@@ -83,6 +83,7 @@ class Trainer {
   std::unique_ptr<Progress> progress_;  // rank of the last stage
   std::unique_ptr<TraceWriter> trace_;  // rank 0
   OutputFolder folder_;
+  std::string notes_;  // what the user is told about a resume
   std::optional<schedules::Plan> replay_;
   Nap nap_;
 

@@ -21,10 +21,11 @@ struct RankMemory {
   std::uint64_t parameters = 0;
   std::uint64_t gradients = 0;
   std::uint64_t optimizer = 0;
+  std::uint64_t weight_versions = 0;
   std::uint64_t activations = 0;
   std::uint64_t comm = 0;
 
-  std::uint64_t total() const { return parameters + gradients + optimizer + activations + comm; }
+  std::uint64_t total() const { return parameters + gradients + optimizer + weight_versions + activations + comm; }
 };
 
 RankMemory memory_of(Pipeline& pipeline) {
@@ -36,6 +37,7 @@ RankMemory memory_of(Pipeline& pipeline) {
     memory.parameters += bytes.parameters;
     memory.gradients += bytes.gradients;
     memory.optimizer += bytes.optimizer;
+    memory.weight_versions += bytes.weight_versions;
     memory.activations += bytes.activations;
   }
   return memory;
@@ -124,6 +126,7 @@ Summary Trainer::summarise() {
     trace_->write_memory(static_cast<int>(r), {{"parameters", memory[r].parameters},
                                                {"gradients", memory[r].gradients},
                                                {"optimizer", memory[r].optimizer},
+                                               {"weight_versions", memory[r].weight_versions},
                                                {"activations", memory[r].activations},
                                                {"comm", memory[r].comm}});
   }

@@ -74,11 +74,20 @@ TEST(Rules, EmulatedStages) {
   EXPECT_EQ(rules_error({"emulate.stage_factors=[1,2]"}, 2), "");
 }
 
+TEST(Rules, EmulatedLinks) {
+  EXPECT_THAT(rules_error({"emulate.link_latencies_ms=[1,2]"}, 2), HasSubstr("has length 2 for 1 link;"));
+  EXPECT_EQ(rules_error({"emulate.link_latencies_ms=[1]"}, 2), "");
+}
+
+TEST(Rules, AWrittenPartitionMayLeaveTheEndsWithoutBlocks) {
+  EXPECT_EQ(rules_error({"model.layers=2", "schedule.partition=[0,2,0]"}, 3), "");
+  EXPECT_THAT(rules_error({"model.layers=2"}, 3), HasSubstr("is fewer than the 3 stages"));
+}
+
 TEST(Rules, ReservedValues) {
-  for (const char* setting : {"model.family=llama", "model.family=hybrid", "train.optimizer=nadam", "train.optimizer=muon",
-                              "train.recompute=attention", "train.recompute=block", "schedule.name=plan", "schedule.name=zb-h1",
-                              "schedule.name=interleaved", "parallel.mode=zero1", "parallel.mode=fsdp", "parallel.mode=sdp",
-                              "precision.compute=bf16", "parallel.data=2"}) {
+  for (const char* setting : {"model.family=llama", "model.family=hybrid", "train.recompute=attention", "train.recompute=block",
+                              "schedule.name=plan", "schedule.name=zb-h1", "schedule.name=interleaved", "parallel.mode=zero1",
+                              "parallel.mode=fsdp", "parallel.mode=sdp", "precision.compute=bf16", "parallel.data=2"}) {
     const std::string error = rules_error({setting}, 2);
     EXPECT_THAT(error, HasSubstr("not available in this version; use ")) << setting;
     EXPECT_EQ(lines_in(error), 1U) << error;
