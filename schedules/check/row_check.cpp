@@ -1,6 +1,9 @@
 #include "schedules/check/row_check.hpp"
 
+#include <algorithm>
 #include <unordered_map>
+
+#include "schedules/policy/versions.hpp"
 
 namespace minipipe::schedules {
 namespace {
@@ -30,7 +33,8 @@ class RowCheck {
  private:
   void visit(const Action& action) {
     if (action.stage != rules_.stage) {
-      problem("this rank runs stage " + text_of(rules_.stage));
+      const auto& known = rules_.stages_on_rank;
+      if (!std::binary_search(known.begin(), known.end(), action.stage)) problem("this rank runs stage " + stages_text());
       return;
     }
     switch (action.kind) {
@@ -69,13 +73,19 @@ class RowCheck {
     }
   }
 
+  std::string stages_text() const {
+    std::string text = text_of(rules_.stage);
+    for (const int stage : rules_.stages_on_rank) text += stage == rules_.stage ? "" : ", " + text_of(stage);
+    return text;
+  }
+
   void forward(const Action& action) {
     in_order(action, forwards_);
     if (++forwards_ - weights_ > rules_.activation_slots) {
       problem(text_of(forwards_ - weights_) + " microbatches in flight, at most " + text_of(rules_.activation_slots) +
               " are allowed on this stage");
     }
-    forward_version_[action.microbatch] = updates_;
+    forward_version_[action.microbatch] = used(action, 0);
   }
 
   void backward_input(const Action& action) {
@@ -86,9 +96,17 @@ class RowCheck {
       problem("its forward has not come before");
       return;
     }
-    if (const std::int64_t gap = updates_ - forward->second; gap > rules_.gap_bound) {
+    if (const std::int64_t gap = used(action, forward->second) - forward->second; gap > rules_.gap_bound || gap < 0) {
       problem(text_of(gap) + " updates since its forward, at most " + text_of(rules_.gap_bound) + " are allowed on this stage");
     }
+    if (const std::int64_t delay = updates_ - forward->second; delay > std::max(rules_.delay_bound, rules_.gap_bound)) {
+      problem("its gradient is " + text_of(delay) + " updates old, at most " + text_of(rules_.delay_bound) +
+              " are allowed on this stage");
+    }
+  }
+
+  std::int64_t used(const Action& action, std::int64_t forward) const {
+    return version_used(*rules_.schedule, rules_.stage, action.kind, action.microbatch, updates_, forward);
   }
 
   void backward_weight(const Action& action) {
