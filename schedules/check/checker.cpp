@@ -1,5 +1,6 @@
 #include "schedules/check/checker.hpp"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -94,8 +95,8 @@ CheckReport check(const Plan& plan, const ScheduleOptions& options, const CheckR
   for (const ActionList& list : plan.ranks) report.ranks.push_back(measure(list, options));
   std::vector<Pipeline> pipelines;
   if (!find_pipelines(plan, options, range, pipelines, report.problems)) return report;
-  // By row, so that the first problem of a row is named first.
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    std::vector<RowProblem> problems;
     for (const Pipeline& pipeline : pipelines) {
       const std::vector<int> stages = pipeline.stages_of(static_cast<int>(rank));
       for (const int stage : stages) {
@@ -110,9 +111,13 @@ CheckReport check(const Plan& plan, const ScheduleOptions& options, const CheckR
         rules.gap_bound = version_gap_bound(options, stage);
         rules.delay_bound = gradient_delay_bound(options, stage);
         rules.schedule = &options;
-        check_row(plan.ranks[rank], rules, report.problems);
+        check_row(plan.ranks[rank], rules, problems);
       }
     }
+    // The first cell of a row first, whatever its stage.
+    std::stable_sort(problems.begin(), problems.end(),
+                     [](const RowProblem& a, const RowProblem& b) { return a.cell < b.cell; });
+    for (RowProblem& problem : problems) report.problems.push_back(std::move(problem.text));
   }
   for (const Pipeline& pipeline : pipelines) {
     std::vector<const ActionList*> rows;

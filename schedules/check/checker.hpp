@@ -25,7 +25,7 @@ struct CheckRange {
 
 // Ranks, cells and microbatches are counted from 0. Cells are counted without blank ones.
 struct CheckReport {
-  std::vector<std::string> problems;  // each names rank, cell, text of the cell; empty: the plan is legal
+  std::vector<std::string> problems;  // each names rank, cell, text of the cell, in this order; empty: the plan is legal
   std::vector<ListMeasures> ranks;    // measured for each rank, legal or not
   bool ok() const { return problems.empty(); }
 };

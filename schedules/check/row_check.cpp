@@ -12,7 +12,7 @@ std::string text_of(std::int64_t number) { return std::to_string(number); }
 
 class RowCheck {
  public:
-  RowCheck(const ActionList& actions, const RowRules& rules, std::vector<std::string>& problems)
+  RowCheck(const ActionList& actions, const RowRules& rules, std::vector<RowProblem>& problems)
       : actions_(actions),
         rules_(rules),
         problems_(problems),
@@ -34,7 +34,10 @@ class RowCheck {
   void visit(const Action& action) {
     if (action.stage != rules_.stage) {
       const auto& known = rules_.stages_on_rank;
-      if (!std::binary_search(known.begin(), known.end(), action.stage)) problem("this rank runs stage " + stages_text());
+      // Named once, by the first stage of the row.
+      const bool mine = known.front() == rules_.stage;
+      if (mine && !std::binary_search(known.begin(), known.end(), action.stage))
+        problem("this rank runs stage " + stages_text());
       return;
     }
     switch (action.kind) {
@@ -136,15 +139,18 @@ class RowCheck {
 
   void at_end(const char* what, std::int64_t done, std::int64_t expected) {
     if (done == expected) return;
-    problems_.push_back("rank " + text_of(rules_.rank) + " (stage " + text_of(rules_.stage) + "), end of its list: " + what +
-                        " reach " + text_of(done) + ", expected " + text_of(expected));
+    problems_.push_back({actions_.size(), "rank " + text_of(rules_.rank) + " (stage " + text_of(rules_.stage) +
+                                              "), end of its list: " + what + " reach " + text_of(done) + ", expected " +
+                                              text_of(expected)});
   }
 
-  void problem(const std::string& reason) { problems_.push_back(problem_text(rules_.rank, cell_, actions_[cell_], reason)); }
+  void problem(const std::string& reason) {
+    problems_.push_back({cell_, problem_text(rules_.rank, cell_, actions_[cell_], reason)});
+  }
 
   const ActionList& actions_;
   const RowRules& rules_;
-  std::vector<std::string>& problems_;
+  std::vector<RowProblem>& problems_;
   std::size_t cell_ = 0;
   std::int64_t forwards_, inputs_, weights_, updates_;
   std::unordered_map<std::int64_t, std::int64_t> forward_version_;
@@ -156,7 +162,7 @@ std::string problem_text(int rank, std::size_t cell, const Action& action, const
   return "rank " + std::to_string(rank) + ", cell " + std::to_string(cell) + " (" + to_text(action) + "): " + reason;
 }
 
-void check_row(const ActionList& actions, const RowRules& rules, std::vector<std::string>& problems) {
+void check_row(const ActionList& actions, const RowRules& rules, std::vector<RowProblem>& problems) {
   RowCheck(actions, rules, problems).run();
 }
 

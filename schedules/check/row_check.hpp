@@ -27,8 +27,13 @@ struct RowRules {
 // "rank 2, cell 7 (2B3): reason"
 std::string problem_text(int rank, std::size_t cell, const Action& action, const std::string& reason);
 
+struct RowProblem {
+  std::size_t cell = 0;  // one behind the last: something is missing at the end
+  std::string text;
+};
+
 // Appends the problems that the cells of one stage show on their own.
-void check_row(const ActionList& actions, const RowRules& rules, std::vector<std::string>& problems);
+void check_row(const ActionList& actions, const RowRules& rules, std::vector<RowProblem>& problems);
 
 // Appends a problem if the lists of one pipeline (rows, of the ranks `ranks`) cannot be executed, or if sends and receives
 // disagree. `row_of_stage`: an index of `rows` for each stage.

@@ -73,7 +73,8 @@ std::shared_ptr<const Plan> plan_of_one_update(const ScheduleOptions& options) {
 }
 
 std::int64_t planned_peak(const ScheduleOptions& options, int stage) {
-  for (const ActionList& list : plan_of_one_update(options)->ranks) {
+  const auto plan = plan_of_one_update(options);
+  for (const ActionList& list : plan->ranks) {
     const ActionList own = only_stage(list, stage);
     if (!own.empty()) return measure(own).peak_in_flight;
   }

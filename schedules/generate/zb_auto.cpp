@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -166,10 +167,13 @@ Plan zb_auto_update(int stages, std::int64_t m, std::int64_t limit, const PassCo
     best_score = found;
     best = std::move(plan);
   };
-  // Hand-made orders first: among equals they have the simpler rule.
-  for (std::int64_t extra = 0; extra < stages && (extra == 0 || stages + extra <= limit); ++extra)
-    consider(hand_made(stages, m, limit, extra));
-  if (limit > 2 * stages - 1) consider(zb_h2_update(stages, m));
+  // Hand-made orders first: among equals they have the simpler rule. H1 and H2 have limits N and 2N-1, which may be better than
+  // using all there is.
+  for (const std::int64_t used :
+       std::set<std::int64_t>{limit, std::min<std::int64_t>(limit, stages), std::min<std::int64_t>(limit, 2 * stages - 1)}) {
+    for (std::int64_t extra = 0; extra < stages && (extra == 0 || stages + extra <= used); ++extra)
+      consider(hand_made(stages, m, used, extra));
+  }
   for (int setting = 0; setting < 8; ++setting) {
     consider(Greedy(stages, m, limit, costs, {(setting & 1) != 0, (setting & 2) != 0, (setting & 4) != 0}).run());
   }
