@@ -118,10 +118,13 @@ struct ToyResult {
   std::vector<double> losses;
 };
 
-// The same training without a pipeline: every forward looks up the weight version that `forward_version(stage, microbatch)`
-// names, every backward the newest. Microbatch after microbatch, so all versions asked for must exist by then.
-inline ToyResult serial_toy(int stages, std::int64_t window, std::int64_t microbatches,
-                            const std::function<std::int64_t(int stage, std::int64_t microbatch)>& forward_version) {
+using VersionOf = std::function<std::int64_t(int stage, std::int64_t microbatch)>;
+
+// The same training without a pipeline: every forward looks up the weight version that `forward_version` names, every backward
+// that of `backward_version`, without one the newest. Microbatch after microbatch, so all versions asked for must exist by
+// then.
+inline ToyResult serial_toy(int stages, std::int64_t window, std::int64_t microbatches, const VersionOf& forward_version,
+                            const VersionOf& backward_version = nullptr) {
   const auto n = static_cast<std::size_t>(stages);
   std::vector<std::vector<double>> history(n);
   for (std::size_t s = 0; s < n; ++s) history[s] = {toy_weight(static_cast<int>(s))};
@@ -137,7 +140,9 @@ inline ToyResult serial_toy(int stages, std::int64_t window, std::int64_t microb
     result.losses.push_back(0.5 * value * value);
     for (std::size_t s = n; s-- > 0;) {
       gradient[s] += value * x[s];
-      value = value * history[s].back();
+      const auto newest = static_cast<std::int64_t>(history[s].size()) - 1;
+      const std::int64_t version = backward_version ? backward_version(static_cast<int>(s), k) : newest;
+      value = value * history[s].at(static_cast<std::size_t>(version));
     }
     if ((k + 1) % window != 0) continue;
     for (std::size_t s = 0; s < n; ++s) {
