@@ -10,23 +10,23 @@ namespace {
 // without limit; a list that cannot be finished so can be finished under no transport.
 class Execution {
  public:
-  explicit Execution(const std::vector<const ActionList*>& stages)
-      : stages_(stages), done_(stages.size()), next_(stages.size()) {}
+  Execution(const std::vector<const ActionList*>& rows, std::size_t stages) : rows_(rows), done_(stages), next_(rows.size()) {}
 
   void run() {
     for (bool moved = true; moved;) {
       moved = false;
-      for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-        const ActionList& list = *stages_[stage];
-        for (; next_[stage] < list.size() && can_start(stage, list[next_[stage]]); ++next_[stage]) {
-          done_[stage].insert(key(list[next_[stage]]));
+      for (std::size_t row = 0; row < rows_.size(); ++row) {
+        const ActionList& list = *rows_[row];
+        for (; next_[row] < list.size() && can_start(list[next_[row]]); ++next_[row]) {
+          const Action& action = list[next_[row]];
+          if (is_stage(action.stage)) done_[static_cast<std::size_t>(action.stage)].insert(key(action));
           moved = true;
         }
       }
     }
   }
 
-  std::size_t next(std::size_t stage) const { return next_[stage]; }
+  std::size_t next(std::size_t row) const { return next_[row]; }
 
  private:
   using Key = std::pair<Kind, std::int64_t>;
@@ -39,9 +39,13 @@ class Execution {
     return done_[stage].contains({kind, microbatch});
   }
 
-  bool can_start(std::size_t stage, const Action& action) const {
+  bool is_stage(int stage) const { return stage >= 0 && static_cast<std::size_t>(stage) < done_.size(); }
+
+  bool can_start(const Action& action) const {
+    if (!is_stage(action.stage)) return true;  // named by the check of its row
+    const auto stage = static_cast<std::size_t>(action.stage);
     const bool first = stage == 0;
-    const bool last = stage + 1 == stages_.size();
+    const bool last = stage + 1 == done_.size();
     switch (action.kind) {
       case Kind::forward:
       case Kind::receive_activation:
@@ -59,25 +63,33 @@ class Execution {
     }
   }
 
-  const std::vector<const ActionList*>& stages_;
+  const std::vector<const ActionList*>& rows_;
   std::vector<std::set<Key>> done_;
   std::vector<std::size_t> next_;
 };
 
-ActionList only(const ActionList& list, Kind kind) {
+ActionList only(const ActionList& list, int stage, Kind kind) {
   ActionList result;
   for (const Action& action : list) {
-    if (action.kind == kind) result.push_back(action);
+    if (action.kind == kind && action.stage == stage) result.push_back(action);
   }
   return result;
 }
 
+// One direction between two neighbouring stages.
+struct Edge {
+  const ActionList& sender;
+  const ActionList& receiver;
+  int from_rank, to_rank;
+  int from_stage, to_stage;
+};
+
 // Sends and receives of one edge must be the same microbatches in the same order; lists without any are fine.
-void check_edge(const ActionList& sender, const ActionList& receiver, int from, int to, Kind send, Kind receive,
-                std::vector<std::string>& problems) {
-  const ActionList sends = only(sender, send);
-  const ActionList receives = only(receiver, receive);
-  const std::string edge = "edge from rank " + std::to_string(from) + " to rank " + std::to_string(to) + ": ";
+void check_edge(const Edge& ends, Kind send, Kind receive, std::vector<std::string>& problems) {
+  const ActionList sends = only(ends.sender, ends.from_stage, send);
+  const ActionList receives = only(ends.receiver, ends.to_stage, receive);
+  const std::string edge =
+      "edge from rank " + std::to_string(ends.from_rank) + " to rank " + std::to_string(ends.to_rank) + ": ";
   if (sends.size() != receives.size()) {
     problems.push_back(edge + std::to_string(sends.size()) + " cells " + std::string(letters(send)) + ", but " +
                        std::to_string(receives.size()) + " cells " + std::string(letters(receive)));
@@ -92,21 +104,22 @@ void check_edge(const ActionList& sender, const ActionList& receiver, int from, 
 
 }  // namespace
 
-void check_execution(const std::vector<const ActionList*>& stages, const std::vector<int>& ranks,
-                     std::vector<std::string>& problems) {
-  Execution execution(stages);
+void check_execution(const std::vector<const ActionList*>& rows, const std::vector<int>& ranks,
+                     const std::vector<int>& row_of_stage, std::vector<std::string>& problems) {
+  Execution execution(rows, row_of_stage.size());
   execution.run();
-  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    const std::size_t next = execution.next(stage);
-    if (next == stages[stage]->size()) continue;
-    problems.push_back(problem_text(ranks[stage], next, (*stages[stage])[next],
-                                    "can never start: what it waits for comes later or not at all"));
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const std::size_t next = execution.next(row);
+    if (next == rows[row]->size()) continue;
+    problems.push_back(
+        problem_text(ranks[row], next, (*rows[row])[next], "can never start: what it waits for comes later or not at all"));
   }
-  for (std::size_t stage = 0; stage + 1 < stages.size(); ++stage) {
-    const ActionList& upper = *stages[stage];
-    const ActionList& lower = *stages[stage + 1];
-    check_edge(upper, lower, ranks[stage], ranks[stage + 1], Kind::send_activation, Kind::receive_activation, problems);
-    check_edge(lower, upper, ranks[stage + 1], ranks[stage], Kind::send_gradient, Kind::receive_gradient, problems);
+  for (std::size_t stage = 0; stage + 1 < row_of_stage.size(); ++stage) {
+    const auto a = static_cast<std::size_t>(row_of_stage[stage]), b = static_cast<std::size_t>(row_of_stage[stage + 1]);
+    const int upper = static_cast<int>(stage), lower = upper + 1;
+    check_edge({*rows[a], *rows[b], ranks[a], ranks[b], upper, lower}, Kind::send_activation, Kind::receive_activation,
+               problems);
+    check_edge({*rows[b], *rows[a], ranks[b], ranks[a], lower, upper}, Kind::send_gradient, Kind::receive_gradient, problems);
   }
 }
 

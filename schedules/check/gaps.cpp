@@ -2,45 +2,56 @@
 
 #include <algorithm>
 #include <numeric>
-#include <unordered_map>
+
+#include "schedules/check/versions.hpp"
 
 namespace minipipe::schedules {
 
-ListMeasures measure(const ActionList& actions) {
+ListMeasures measure(const ActionList& actions) { return measure(actions, ScheduleOptions{}); }
+
+ListMeasures measure(const ActionList& actions, const ScheduleOptions& options) {
   ListMeasures result;
-  std::unordered_map<std::int64_t, std::int64_t> version_of_forward;
-  std::int64_t updates = 0;
-  std::int64_t live = 0;
+  result.peak_in_flight = static_cast<std::int64_t>(peak_memory(actions, 1, 1));
+  for (const PassVersions& pass : versions_of(actions, options)) {
+    if (pass.backward) result.gaps.push_back(*pass.backward - pass.forward);
+  }
+  if (result.gaps.empty()) return result;
+  result.gap_max = *std::max_element(result.gaps.begin(), result.gaps.end());
+  result.histogram = histogram(result.gaps);
+  const auto sum = std::accumulate(result.gaps.begin(), result.gaps.end(), std::int64_t{0});
+  result.gap_mean = static_cast<double>(sum) / static_cast<double>(result.gaps.size());
+  return result;
+}
+
+double peak_memory(const ActionList& actions, double activations, double kept) {
+  double live = 0, peak = 0;
   for (const Action& action : actions) {
     switch (action.kind) {
       case Kind::forward:
-        version_of_forward[action.microbatch] = updates;
-        result.peak_in_flight = std::max(result.peak_in_flight, ++live);
+        live += activations;
         break;
       case Kind::backward:
+        live -= activations;
+        break;
       case Kind::backward_input:
-        if (const auto found = version_of_forward.find(action.microbatch); found != version_of_forward.end()) {
-          result.gaps.push_back(updates - found->second);
-          version_of_forward.erase(found);
-        }
-        if (action.kind == Kind::backward) --live;
+        live -= activations - kept;
         break;
       case Kind::backward_weight:
-        --live;
-        break;
-      case Kind::update:
-        ++updates;
+        live -= kept;
         break;
       default:
         break;
     }
+    peak = std::max(peak, live);
   }
-  if (result.gaps.empty()) return result;
-  result.gap_max = *std::max_element(result.gaps.begin(), result.gaps.end());
-  result.histogram.resize(static_cast<std::size_t>(result.gap_max) + 1);
-  for (const std::int64_t gap : result.gaps) ++result.histogram[static_cast<std::size_t>(gap)];
-  const auto sum = std::accumulate(result.gaps.begin(), result.gaps.end(), std::int64_t{0});
-  result.gap_mean = static_cast<double>(sum) / static_cast<double>(result.gaps.size());
+  return peak;
+}
+
+ActionList only_stage(const ActionList& actions, int stage) {
+  ActionList result;
+  for (const Action& action : actions) {
+    if (action.stage == stage) result.push_back(action);
+  }
   return result;
 }
 

@@ -1,6 +1,9 @@
 #include "schedules/check/row_check.hpp"
 
+#include <algorithm>
 #include <unordered_map>
+
+#include "schedules/policy/versions.hpp"
 
 namespace minipipe::schedules {
 namespace {
@@ -9,7 +12,7 @@ std::string text_of(std::int64_t number) { return std::to_string(number); }
 
 class RowCheck {
  public:
-  RowCheck(const ActionList& actions, const RowRules& rules, std::vector<std::string>& problems)
+  RowCheck(const ActionList& actions, const RowRules& rules, std::vector<RowProblem>& problems)
       : actions_(actions),
         rules_(rules),
         problems_(problems),
@@ -30,7 +33,11 @@ class RowCheck {
  private:
   void visit(const Action& action) {
     if (action.stage != rules_.stage) {
-      problem("this rank runs stage " + text_of(rules_.stage));
+      const auto& known = rules_.stages_on_rank;
+      // Named once, by the first stage of the row.
+      const bool mine = known.front() == rules_.stage;
+      if (mine && !std::binary_search(known.begin(), known.end(), action.stage))
+        problem("this rank runs stage " + stages_text());
       return;
     }
     switch (action.kind) {
@@ -69,13 +76,19 @@ class RowCheck {
     }
   }
 
+  std::string stages_text() const {
+    std::string text = text_of(rules_.stage);
+    for (const int stage : rules_.stages_on_rank) text += stage == rules_.stage ? "" : ", " + text_of(stage);
+    return text;
+  }
+
   void forward(const Action& action) {
     in_order(action, forwards_);
     if (++forwards_ - weights_ > rules_.activation_slots) {
       problem(text_of(forwards_ - weights_) + " microbatches in flight, at most " + text_of(rules_.activation_slots) +
               " are allowed on this stage");
     }
-    forward_version_[action.microbatch] = updates_;
+    forward_version_[action.microbatch] = used(action, 0);
   }
 
   void backward_input(const Action& action) {
@@ -86,9 +99,17 @@ class RowCheck {
       problem("its forward has not come before");
       return;
     }
-    if (const std::int64_t gap = updates_ - forward->second; gap > rules_.gap_bound) {
+    if (const std::int64_t gap = used(action, forward->second) - forward->second; gap > rules_.gap_bound || gap < 0) {
       problem(text_of(gap) + " updates since its forward, at most " + text_of(rules_.gap_bound) + " are allowed on this stage");
     }
+    if (const std::int64_t delay = updates_ - forward->second; delay > std::max(rules_.delay_bound, rules_.gap_bound)) {
+      problem("its gradient is " + text_of(delay) + " updates old, at most " + text_of(rules_.delay_bound) +
+              " are allowed on this stage");
+    }
+  }
+
+  std::int64_t used(const Action& action, std::int64_t forward) const {
+    return version_used(*rules_.schedule, rules_.stage, action.kind, action.microbatch, updates_, forward);
   }
 
   void backward_weight(const Action& action) {
@@ -118,15 +139,18 @@ class RowCheck {
 
   void at_end(const char* what, std::int64_t done, std::int64_t expected) {
     if (done == expected) return;
-    problems_.push_back("rank " + text_of(rules_.rank) + " (stage " + text_of(rules_.stage) + "), end of its list: " + what +
-                        " reach " + text_of(done) + ", expected " + text_of(expected));
+    problems_.push_back({actions_.size(), "rank " + text_of(rules_.rank) + " (stage " + text_of(rules_.stage) +
+                                              "), end of its list: " + what + " reach " + text_of(done) + ", expected " +
+                                              text_of(expected)});
   }
 
-  void problem(const std::string& reason) { problems_.push_back(problem_text(rules_.rank, cell_, actions_[cell_], reason)); }
+  void problem(const std::string& reason) {
+    problems_.push_back({cell_, problem_text(rules_.rank, cell_, actions_[cell_], reason)});
+  }
 
   const ActionList& actions_;
   const RowRules& rules_;
-  std::vector<std::string>& problems_;
+  std::vector<RowProblem>& problems_;
   std::size_t cell_ = 0;
   std::int64_t forwards_, inputs_, weights_, updates_;
   std::unordered_map<std::int64_t, std::int64_t> forward_version_;
@@ -138,7 +162,7 @@ std::string problem_text(int rank, std::size_t cell, const Action& action, const
   return "rank " + std::to_string(rank) + ", cell " + std::to_string(cell) + " (" + to_text(action) + "): " + reason;
 }
 
-void check_row(const ActionList& actions, const RowRules& rules, std::vector<std::string>& problems) {
+void check_row(const ActionList& actions, const RowRules& rules, std::vector<RowProblem>& problems) {
   RowCheck(actions, rules, problems).run();
 }
 

@@ -5,29 +5,39 @@
 #include <vector>
 
 #include "schedules/plan/plan.hpp"
+#include "schedules/policy/options.hpp"
 
 namespace minipipe::schedules {
 
-// What one rank's list has to obey.
+// What one stage's cells in its rank's list have to obey.
 struct RowRules {
   int rank = 0;
   int stage = 0;
+  std::vector<int> stages_on_rank = {};  // this one and others, whose cells are skipped
   std::int64_t first_microbatch = 0;
   std::int64_t microbatches = 0;
   std::int64_t first_update = 0;
   std::int64_t window = 1;
   std::int64_t activation_slots = 1;
   std::int64_t gap_bound = 0;
+  std::int64_t delay_bound = 0;
+  const ScheduleOptions* schedule = nullptr;  // for the versions that passes use; not null
 };
 
 // "rank 2, cell 7 (2B3): reason"
 std::string problem_text(int rank, std::size_t cell, const Action& action, const std::string& reason);
 
-// Appends the problems that one list shows on its own.
-void check_row(const ActionList& actions, const RowRules& rules, std::vector<std::string>& problems);
+struct RowProblem {
+  std::size_t cell = 0;  // one behind the last: something is missing at the end
+  std::string text;
+};
 
-// Appends a problem if the lists of one pipeline (index: stage) cannot be executed, or if sends and receives disagree.
-void check_execution(const std::vector<const ActionList*>& stages, const std::vector<int>& ranks,
-                     std::vector<std::string>& problems);
+// Appends the problems that the cells of one stage show on their own.
+void check_row(const ActionList& actions, const RowRules& rules, std::vector<RowProblem>& problems);
+
+// Appends a problem if the lists of one pipeline (rows, of the ranks `ranks`) cannot be executed, or if sends and receives
+// disagree. `row_of_stage`: an index of `rows` for each stage.
+void check_execution(const std::vector<const ActionList*>& rows, const std::vector<int>& ranks,
+                     const std::vector<int>& row_of_stage, std::vector<std::string>& problems);
 
 }  // namespace minipipe::schedules

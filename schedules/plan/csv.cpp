@@ -1,5 +1,6 @@
 #include "schedules/plan/csv.hpp"
 
+#include <algorithm>
 #include <istream>
 #include <ostream>
 #include <string_view>
@@ -16,6 +17,27 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
+// Cells of torch.distributed.pipelining that have no effect here: what they say concerns sharded parameters.
+bool is_ignored(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of("0123456789"), text.size()));
+  text = text.substr(0, text.find_last_not_of("0123456789") + 1);
+  return text == "UNSHARD" || text == "RESHARD" || text == "REDUCE_GRAD";
+}
+
+// Appends the actions of a cell. "(3F1;0B2)OVERLAP_F_B", written for two passes run side by side, is two cells here.
+bool read_cell(std::string_view text, ActionList& list) {
+  if (is_ignored(text)) return true;
+  if (text.starts_with('(') && text.ends_with(")OVERLAP_F_B")) {
+    text = text.substr(1, text.find(')') - 1);
+    const auto middle = text.find(';');
+    return middle != std::string_view::npos && read_cell(trim(text.substr(0, middle)), list) &&
+           read_cell(trim(text.substr(middle + 1)), list);
+  }
+  const auto action = parse_action(text);
+  if (action) list.push_back(*action);
+  return action.has_value();
+}
+
 }  // namespace
 
 Plan read_csv(std::istream& stream, const std::string& name) {
@@ -28,15 +50,10 @@ Plan read_csv(std::istream& stream, const std::string& name) {
     for (int cell = 1;; ++cell) {
       const auto comma = rest.find(',');
       const std::string_view text = trim(rest.substr(0, comma));
-      if (!text.empty()) {
-        const auto action = parse_action(text);
-        if (!action) {
-          throw InputError(name + ": row " + std::to_string(row) + ", cell " + std::to_string(cell) + ": '" +
-                           std::string(text) +
-                           "' is not an action; write stage, kind and microbatch, as in 2F0 (kinds: F B I W U D SEND_F RECV_F "
-                           "SEND_B RECV_B)");
-        }
-        list.push_back(*action);
+      if (!text.empty() && !read_cell(text, list)) {
+        throw InputError(name + ": row " + std::to_string(row) + ", cell " + std::to_string(cell) + ": '" + std::string(text) +
+                         "' is not an action; write stage, kind and microbatch, as in 2F0 (kinds: F B I W U D SEND_F RECV_F "
+                         "SEND_B RECV_B)");
       }
       if (comma == std::string_view::npos) break;
       rest.remove_prefix(comma + 1);

@@ -38,6 +38,6 @@ inline std::optional<Kind> strict_turns(const StageState& state, std::int64_t ca
 
 std::unique_ptr<Policy> make_gpipe(const ScheduleOptions& options, int stage);
 std::unique_ptr<Policy> make_one_forward_one_backward(const ScheduleOptions& options, int stage);
-std::unique_ptr<Policy> make_paci(const ScheduleOptions& options, int stage);
+std::unique_ptr<Policy> make_asynchronous(const ScheduleOptions& options, int stage);
 
 }  // namespace minipipe::schedules

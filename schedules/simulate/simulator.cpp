@@ -2,41 +2,58 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
+#include <map>
+#include <optional>
 #include <queue>
 #include <string>
+#include <utility>
 
 #include "schedules/check/gaps.hpp"
 #include "schedules/error.hpp"
+#include "schedules/policy/rank_list.hpp"
 
 namespace minipipe::schedules {
 namespace {
 
+using Policies = std::map<int, std::unique_ptr<Policy>>;  // by stage
+
 struct SimulatedStage {
   std::unique_ptr<Policy> policy;
   StageState state;
-  std::optional<Kind> running;
-  double running_until = 0;
   // When the messages of microbatch first + k are there.
   std::vector<double> activations;
   std::vector<double> gradients;
+};
+
+struct SimulatedRank {
+  std::vector<int> stages;
+  std::size_t turn = 0;  // the stage asked first
+  std::optional<Action> running;
+  double running_until = 0;
   ActionLog log;
   double busy = 0;
 };
 
 class Simulation {
  public:
-  Simulation(const Costs& costs, std::vector<std::unique_ptr<Policy>> policies, std::int64_t first_microbatch,
-             std::int64_t first_update)
-      : costs_(costs), first_(first_microbatch), stages_(policies.size()) {
+  Simulation(const ScheduleOptions& options, const Costs& costs, const Placement& placement, Policies policies,
+             std::int64_t first_microbatch, std::int64_t first_update)
+      : options_(options),
+        costs_(costs),
+        placement_(placement),
+        first_(first_microbatch),
+        stages_(placement.rank_of_stage.size()),
+        ranks_(static_cast<std::size_t>(placement.ranks)) {
     check_costs();
     for (std::size_t s = 0; s < stages_.size(); ++s) {
+      const int stage = static_cast<int>(s);
       StageState& state = stages_[s].state;
-      stages_[s].policy = std::move(policies[s]);
-      state.stage = static_cast<int>(s);
+      stages_[s].policy = std::move(policies.at(stage));
+      state.stage = stage;
       state.stages = static_cast<int>(stages_.size());
       state.forwards = state.backwards = state.weights = state.segment_begin = state.segment_end = first_microbatch;
       state.updates = first_update;
+      rank_of(s).stages.push_back(stage);
     }
   }
 
@@ -50,16 +67,17 @@ class Simulation {
     while (!wake_.empty()) {
       now_ = wake_.top();
       while (!wake_.empty() && wake_.top() == now_) wake_.pop();
-      for (std::size_t s = 0; s < stages_.size(); ++s) {
-        if (stages_[s].running && stages_[s].running_until <= now_) complete(s);
+      for (SimulatedRank& rank : ranks_) {
+        if (rank.running && rank.running_until <= now_) complete(rank);
       }
-      for (std::size_t s = 0; s < stages_.size(); ++s) {
-        if (!stages_[s].running) start(s);
+      for (SimulatedRank& rank : ranks_) {
+        for (std::size_t k = 0; k < rank.stages.size() && !rank.running; ++k) start(rank);
       }
     }
-    for (SimulatedStage& stage : stages_) {
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      const SimulatedStage& stage = stages_[s];
       if (!stage.policy->finished(stage.state) || stage.state.forwards != stage.state.weights) deadlock();
-      stage.log.push_back({{Kind::drain, stage.state.stage, stage.state.forwards}, now_, now_, stage.state.updates});
+      rank_of(s).log.push_back({{Kind::drain, stage.state.stage, stage.state.forwards}, now_, now_, stage.state.updates});
     }
   }
 
@@ -67,22 +85,28 @@ class Simulation {
     SimulationResult result;
     result.makespan = now_;
     double busy = 0;
-    for (SimulatedStage& stage : stages_) {
-      result.log.ranks.push_back(std::move(stage.log));
-      result.busy.push_back(stage.busy);
-      busy += stage.busy;
+    for (SimulatedRank& rank : ranks_) {
+      result.log.ranks.push_back(std::move(rank.log));
+      result.busy.push_back(rank.busy);
+      busy += rank.busy;
     }
-    for (const ActionList& list : result.log.plan().ranks) {
-      const ListMeasures measures = measure(list);
+    const Plan plan = result.log.plan();
+    for (const ActionList& list : plan.ranks) result.rank_peak.push_back(measure(list).peak_in_flight);
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      const int stage = static_cast<int>(s);
+      const ListMeasures measures =
+          measure(only_stage(plan.ranks[static_cast<std::size_t>(placement_.rank_of(stage))], stage), options_);
       result.peak_in_flight.push_back(measures.peak_in_flight);
       result.gap_max.push_back(measures.gap_max);
       result.gap_mean.push_back(measures.gap_mean);
     }
-    if (now_ > 0) result.bubble_share = 1 - busy / (static_cast<double>(stages_.size()) * now_);
+    if (now_ > 0) result.bubble_share = 1 - busy / (static_cast<double>(ranks_.size()) * now_);
     return result;
   }
 
  private:
+  SimulatedRank& rank_of(std::size_t s) { return ranks_[static_cast<std::size_t>(placement_.rank_of_stage[s])]; }
+
   void check_costs() const {
     for (const auto* list : {&costs_.forward, &costs_.backward_input, &costs_.backward_weight, &costs_.update}) {
       if (list->size() != stages_.size() || std::any_of(list->begin(), list->end(), [](double cost) { return !(cost >= 0); })) {
@@ -97,46 +121,51 @@ class Simulation {
     return index < arrivals.size() && arrivals[index] <= now_;
   }
 
-  void start(std::size_t s) {
-    SimulatedStage& stage = stages_[s];
-    StageState& state = stage.state;
+  // Asks the stage whose turn it is.
+  void start(SimulatedRank& rank) {
+    const auto s = static_cast<std::size_t>(rank.stages[rank.turn]);
+    rank.turn = (rank.turn + 1) % rank.stages.size();
+    StageState& state = stages_[s].state;
     const bool last = s + 1 == stages_.size();
-    state.input_ready = s == 0 || is_there(stage.activations, state.forwards);
-    state.gradient_ready = state.forwards > state.backwards && (last || is_there(stage.gradients, state.backwards));
-    stage.running = stage.policy->next(state);
-    if (!stage.running) return;
-    const double cost = cost_of(*stage.running, s);
-    stage.busy += cost;
-    stage.running_until = now_ + cost;
-    wake_.push(stage.running_until);
-    const Action action{*stage.running, state.stage, number_of(*stage.running, state)};
-    stage.log.push_back({action, now_, stage.running_until, state.updates});
+    state.input_ready = s == 0 || is_there(stages_[s].activations, state.forwards);
+    state.gradient_ready = state.forwards > state.backwards && (last || is_there(stages_[s].gradients, state.backwards));
+    const auto kind = stages_[s].policy->next(state);
+    if (!kind) return;
+    const double cost = cost_of(*kind, s);
+    rank.running = Action{*kind, state.stage, number_of(*kind, state)};
+    rank.busy += cost;
+    rank.running_until = now_ + cost;
+    wake_.push(rank.running_until);
+    rank.log.push_back({*rank.running, now_, rank.running_until, state.updates});
   }
 
-  void complete(std::size_t s) {
-    SimulatedStage& stage = stages_[s];
-    switch (*stage.running) {
+  void complete(SimulatedRank& rank) {
+    const Kind kind = rank.running->kind;
+    const auto s = static_cast<std::size_t>(rank.running->stage);
+    StageState& state = stages_[s].state;
+    rank.running.reset();
+    switch (kind) {
       case Kind::forward:
-        ++stage.state.forwards;
-        if (s + 1 < stages_.size()) deliver(stages_[s + 1].activations);
+        ++state.forwards;
+        if (s + 1 < stages_.size()) deliver(s, s + 1, stages_[s + 1].activations);
         break;
       case Kind::update:
-        ++stage.state.updates;
+        ++state.updates;
         break;
       case Kind::backward_weight:
-        ++stage.state.weights;
+        ++state.weights;
         break;
       default:
-        ++stage.state.backwards;
-        if (*stage.running == Kind::backward) ++stage.state.weights;
-        if (s > 0) deliver(stages_[s - 1].gradients);
+        ++state.backwards;
+        if (kind == Kind::backward) ++state.weights;
+        if (s > 0) deliver(s, s - 1, stages_[s - 1].gradients);
         break;
     }
-    stage.running.reset();
   }
 
-  void deliver(std::vector<double>& arrivals) {
-    arrivals.push_back(now_ + costs_.latency);
+  void deliver(std::size_t from, std::size_t to, std::vector<double>& arrivals) {
+    const bool same = placement_.rank_of_stage[from] == placement_.rank_of_stage[to];
+    arrivals.push_back(now_ + (same ? 0 : costs_.latency));
     wake_.push(arrivals.back());
   }
 
@@ -172,9 +201,12 @@ class Simulation {
     throw RunError(text);
   }
 
+  const ScheduleOptions& options_;
   const Costs& costs_;
+  const Placement& placement_;
   std::int64_t first_;
   std::vector<SimulatedStage> stages_;
+  std::vector<SimulatedRank> ranks_;
   std::priority_queue<double, std::vector<double>, std::greater<>> wake_;
   double now_ = 0;
 };
@@ -189,24 +221,31 @@ Costs Costs::equal(int stages, double forward, double backward_input, double bac
 
 SimulationResult simulate(const ScheduleOptions& options, const Costs& costs, std::int64_t microbatches,
                           std::vector<std::int64_t> segment_ends) {
+  return simulate(options, costs, placement_for(options), microbatches, std::move(segment_ends));
+}
+
+SimulationResult simulate(const ScheduleOptions& options, const Costs& costs, const Placement& placement,
+                          std::int64_t microbatches, std::vector<std::int64_t> segment_ends) {
   validate(options);
   segment_ends.push_back(microbatches);
+  const std::int64_t window = effective_window(options);
   for (std::size_t i = 0; i < segment_ends.size(); ++i) {
     const std::int64_t before = i == 0 ? 0 : segment_ends[i - 1];
-    if (segment_ends[i] > before && segment_ends[i] % options.window == 0) continue;
+    if (segment_ends[i] > before && segment_ends[i] % window == 0) continue;
     throw InputError("simulate: segment end " + std::to_string(segment_ends[i]) + " must be above " + std::to_string(before) +
-                     " and a multiple of the " + std::to_string(options.window) + " microbatches per update");
+                     " and a multiple of the " + std::to_string(window) + " microbatches per update");
   }
-  std::vector<std::unique_ptr<Policy>> policies;
-  for (int stage = 0; stage < options.stages; ++stage) policies.push_back(make_policy(options, stage));
-  Simulation simulation(costs, std::move(policies), 0, 0);
+  Policies policies;
+  for (int rank = 0; rank < placement.ranks; ++rank) policies.merge(make_rank_policies(options, placement, rank));
+  Simulation simulation(options, costs, placement, std::move(policies), 0, 0);
   for (const std::int64_t end : segment_ends) simulation.run_segment(end);
   return simulation.result();
 }
 
 SimulationResult simulate(const Plan& plan, const Costs& costs) {
   if (plan.ranks.empty()) throw InputError("simulate: the plan has no ranks");
-  std::vector<std::unique_ptr<Policy>> policies;
+  const Placement placement = placement_of(plan, static_cast<int>(plan.ranks.size()));
+  Policies policies;
   std::int64_t first = -1, first_update = -1, end = 0;
   for (const ActionList& list : plan.ranks) {
     for (const Action& action : list) {
@@ -217,10 +256,15 @@ SimulationResult simulate(const Plan& plan, const Costs& costs) {
       if (action.kind == Kind::update && (first_update < 0 || action.microbatch < first_update))
         first_update = action.microbatch;
     }
-    policies.push_back(make_list_policy(list));
+    policies.merge(make_rank_list_policies(list));
   }
   if (first < 0) throw InputError("simulate: the plan has no forwards");
-  Simulation simulation(costs, std::move(policies), first, std::max<std::int64_t>(first_update, 0));
+  for (int stage = 0; stage < placement.stages(); ++stage) {
+    if (!policies.contains(stage))
+      throw InputError("simulate: stage " + std::to_string(stage) + " computes nothing in the plan");
+  }
+  const ScheduleOptions current_weights;
+  Simulation simulation(current_weights, costs, placement, std::move(policies), first, std::max<std::int64_t>(first_update, 0));
   simulation.run_segment(end);
   return simulation.result();
 }

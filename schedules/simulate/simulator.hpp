@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "schedules/plan/placement.hpp"
 #include "schedules/plan/plan.hpp"
 #include "schedules/policy/policy.hpp"
 
@@ -14,7 +15,8 @@ struct Costs {
   std::vector<double> backward_input;
   std::vector<double> backward_weight;  // a whole backward takes both
   std::vector<double> update;
-  double latency = 0;  // from the end of an action to the arrival of its message; messages do not delay each other
+  double latency =
+      0;  // from the end of an action to the arrival of its message on another rank; messages do not delay each other
 
   static Costs equal(int stages, double forward, double backward_input, double backward_weight, double update = 0,
                      double latency = 0);
@@ -22,11 +24,12 @@ struct Costs {
 
 struct SimulationResult {
   double makespan = 0;
-  Log log;                                   // predicted times; a drain entry per segment, as in a real log
-  std::vector<double> busy;                  // by stage: seconds of compute and updates
-  double bubble_share = 0;                   // 1 - sum(busy) / (stages * makespan)
-  std::vector<std::int64_t> peak_in_flight;  // by stage
-  std::vector<std::int64_t> gap_max;         // by stage: updates between forward and backward
+  Log log;                                   // by rank: predicted times; a drain entry per stage and segment, as in a real log
+  std::vector<double> busy;                  // by rank: seconds of compute and updates
+  double bubble_share = 0;                   // 1 - sum(busy) / (ranks * makespan)
+  std::vector<std::int64_t> peak_in_flight;  // by stage: from the forward to the weight gradient
+  std::vector<std::int64_t> rank_peak;       // by rank: the same, summed over its stages
+  std::vector<std::int64_t> gap_max;         // by stage: updates between the versions used by forward and backward
   std::vector<double> gap_mean;              // by stage, over all microbatches (fill and drain included)
 };
 
@@ -36,7 +39,12 @@ struct SimulationResult {
 SimulationResult simulate(const ScheduleOptions& options, const Costs& costs, std::int64_t microbatches,
                           std::vector<std::int64_t> segment_ends = {});
 
-// The same for given lists: one rank per stage, starting at the first microbatch and the first update in them.
+// The same with a given placement; without one it is placement_for(options). A rank with several stages does one action at a
+// time, and asks its stages in turn.
+SimulationResult simulate(const ScheduleOptions& options, const Costs& costs, const Placement& placement,
+                          std::int64_t microbatches, std::vector<std::int64_t> segment_ends = {});
+
+// The same for given lists, starting at the first microbatch and the first update in them. Costs are by stage.
 SimulationResult simulate(const Plan& plan, const Costs& costs);
 
 }  // namespace minipipe::schedules

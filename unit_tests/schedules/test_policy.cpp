@@ -38,7 +38,10 @@ TEST(Options, OutOfRangeIsRefused) {
   paci.extra_in_flight = 0;
   paci.synchronous_updates = -1;
   EXPECT_THROW(make_policy(paci, 0), InputError);
-  for (const std::string& name : schedule_names()) EXPECT_NE(make_policy(options(name, 3, 2), 1), nullptr) << name;
+  for (const std::string& name : schedule_names()) {
+    if (name == "zb-v" || name == "plan") continue;  // two stages per rank; needs a file
+    EXPECT_NE(make_policy(options(name, 3, 3), 1), nullptr) << name;
+  }
 }
 
 TEST(Limits, SlotsAndGaps) {

@@ -1,49 +1,48 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "schedules/exec/executor.hpp"
 #include "schedules/exec/inprocess_channel.hpp"
 #include "schedules/exec/toy_stage.hpp"
+#include "schedules/plan/placement.hpp"
 #include "schedules/plan/plan.hpp"
 #include "schedules/policy/policy.hpp"
+#include "schedules/policy/rank_list.hpp"
 
 namespace minipipe::schedules {
 
-// A pipeline of toy stages in one thread, and its calculation by hand.
+// A pipeline of toy stages in one thread, and its calculation by hand. Logs are by stage.
 inline double toy_input(std::int64_t microbatch) { return 1 + 0.125 * static_cast<double>(microbatch * 5 % 7); }
 inline double toy_weight(int stage) { return 0.75 + 0.0625 * stage; }
 constexpr double kToyRate = 0.03125;
 
 class ToyPipeline {
  public:
+  // The schedule's own order, placement and slots.
   explicit ToyPipeline(ScheduleOptions options, int message_slots = 2) : options_(std::move(options)) {
-    const int n = options_.stages;
-    for (int s = 0; s < n; ++s) {
-      ToyStage::Options toy{toy_weight(s), kToyRate,  options_.window, activation_slots(options_, s),
-                            message_slots, toy_input, s == n - 1};
-      stages.push_back(std::make_unique<ToyStage>(toy));
-    }
-    for (int s = 0; s + 1 < n; ++s) {
-      ToyStage* upper = stages[index(s)].get();
-      ToyStage* lower = stages[index(s + 1)].get();
-      down_.push_back(edge(message_slots, upper->activation_out, lower->activation_in));
-      up_.push_back(edge(message_slots, lower->gradient_out, upper->gradient_in));
-    }
-    for (int s = 0; s < n; ++s) {
-      StageChannels channels;
-      if (s > 0) channels.activation_in = &down_[index(s - 1)]->receiver();
-      if (s > 0) channels.gradient_out = &up_[index(s - 1)]->sender();
-      if (s + 1 < n) channels.activation_out = &down_[index(s)]->sender();
-      if (s + 1 < n) channels.gradient_in = &up_[index(s)]->receiver();
-      executors.push_back(std::make_unique<Executor>(s, n, activation_slots(options_, s), *stages[index(s)], channels,
-                                                     [this] { return now += 1; }));
-      executors.back()->set_policy(make_policy(options_, s));
-    }
-    logs.ranks.resize(index(n));
+    std::vector<std::int64_t> slots;
+    for (int s = 0; s < options_.stages; ++s) slots.push_back(activation_slots(options_, s));
+    if (is_planned(options_.name)) message_slots = static_cast<int>(*std::max_element(slots.begin(), slots.end()));
+    build(slots, message_slots);
+    const Placement placement = placement_for(options_);
+    for (int rank = 0; rank < placement.ranks; ++rank) set_policies(make_rank_policies(options_, placement, rank));
+  }
+
+  // The stages of `options` under the orders of a plan.
+  ToyPipeline(ScheduleOptions options, const Plan& plan, const std::vector<std::int64_t>& slots, int message_slots)
+      : options_(std::move(options)) {
+    build(slots, message_slots);
+    for (const ActionList& list : plan.ranks) set_policies(make_rank_list_policies(list));
+  }
+
+  void set_policies(std::map<int, std::unique_ptr<Policy>> policies) {
+    for (auto& [stage, policy] : policies) executors[index(stage)]->set_policy(std::move(policy));
   }
 
   void begin_segment(std::int64_t end) {
@@ -73,6 +72,35 @@ class ToyPipeline {
   Log logs;
 
  private:
+  void build(const std::vector<std::int64_t>& slots, int message_slots) {
+    const int n = options_.stages;
+    for (int s = 0; s < n; ++s) {
+      ToyStage::Options toy{toy_weight(s), kToyRate,  effective_window(options_), slots[index(s)], message_slots,
+                            toy_input,     s == n - 1};
+      toy.version_used = [this, s](Kind kind, std::int64_t microbatch, std::int64_t now_version, std::int64_t forward) {
+        return version_used(options_, s, kind, microbatch, now_version, forward);
+      };
+      toy.weight_copies = weight_copies(options_, s);
+      stages.push_back(std::make_unique<ToyStage>(toy));
+    }
+    for (int s = 0; s + 1 < n; ++s) {
+      ToyStage* upper = stages[index(s)].get();
+      ToyStage* lower = stages[index(s + 1)].get();
+      down_.push_back(edge(message_slots, upper->activation_out, lower->activation_in));
+      up_.push_back(edge(message_slots, lower->gradient_out, upper->gradient_in));
+    }
+    for (int s = 0; s < n; ++s) {
+      StageChannels channels;
+      if (s > 0) channels.activation_in = &down_[index(s - 1)]->receiver();
+      if (s > 0) channels.gradient_out = &up_[index(s - 1)]->sender();
+      if (s + 1 < n) channels.activation_out = &down_[index(s)]->sender();
+      if (s + 1 < n) channels.gradient_in = &up_[index(s)]->receiver();
+      executors.push_back(
+          std::make_unique<Executor>(s, n, slots[index(s)], *stages[index(s)], channels, [this] { return now += 1; }));
+    }
+    logs.ranks.resize(index(n));
+  }
+
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   static std::unique_ptr<InProcessChannel> edge(int slots, std::vector<double>& from, std::vector<double>& to) {
     return std::make_unique<InProcessChannel>(slots, slots, [&from, &to](int source, int target) {
@@ -90,10 +118,13 @@ struct ToyResult {
   std::vector<double> losses;
 };
 
-// The same training without a pipeline: every forward looks up the weight version that `forward_version(stage, microbatch)`
-// names, every backward the newest. Microbatch after microbatch, so all versions asked for must exist by then.
-inline ToyResult serial_toy(int stages, std::int64_t window, std::int64_t microbatches,
-                            const std::function<std::int64_t(int stage, std::int64_t microbatch)>& forward_version) {
+using VersionOf = std::function<std::int64_t(int stage, std::int64_t microbatch)>;
+
+// The same training without a pipeline: every forward looks up the weight version that `forward_version` names, every backward
+// that of `backward_version`, without one the newest. Microbatch after microbatch, so all versions asked for must exist by
+// then.
+inline ToyResult serial_toy(int stages, std::int64_t window, std::int64_t microbatches, const VersionOf& forward_version,
+                            const VersionOf& backward_version = nullptr) {
   const auto n = static_cast<std::size_t>(stages);
   std::vector<std::vector<double>> history(n);
   for (std::size_t s = 0; s < n; ++s) history[s] = {toy_weight(static_cast<int>(s))};
@@ -109,7 +140,9 @@ inline ToyResult serial_toy(int stages, std::int64_t window, std::int64_t microb
     result.losses.push_back(0.5 * value * value);
     for (std::size_t s = n; s-- > 0;) {
       gradient[s] += value * x[s];
-      value = value * history[s].back();
+      const auto newest = static_cast<std::int64_t>(history[s].size()) - 1;
+      const std::int64_t version = backward_version ? backward_version(static_cast<int>(s), k) : newest;
+      value = value * history[s].at(static_cast<std::size_t>(version));
     }
     if ((k + 1) % window != 0) continue;
     for (std::size_t s = 0; s < n; ++s) {

@@ -3,17 +3,19 @@
 namespace minipipe::schedules {
 namespace {
 
-// PACI (arXiv 2606.07881): a stage admits a forward while fewer than N+1-i microbatches are in flight, does a backward with its
-// current weights whenever the gradient is there, and updates after every `window` backwards, without waiting for any other
-// stage. On the last stage the limit is one, so that each forward is followed by its own backward.
-class Paci final : public WindowedPolicy {
+// The asynchronous schedules: a stage admits a forward while fewer than N+1-i microbatches are in flight, does a backward
+// whenever the gradient is there, and updates after every window of backwards, without waiting for any other stage. On the last
+// stage the limit is one, so that each forward is followed by its own backward. They differ in the window and in the weights
+// that a pass uses (policy/versions.hpp). PACI (arXiv 2606.07881) and PipeMare (arXiv 1910.05124) may order what is ready
+// dynamically; PipeDream (arXiv 1806.03377), its 2BW variant and the plain asynchronous 1F1B take strict turns.
+class Asynchronous final : public WindowedPolicy {
  public:
-  Paci(const ScheduleOptions& options, int stage)
-      : WindowedPolicy(options.window),
+  Asynchronous(const ScheduleOptions& options, int stage)
+      : WindowedPolicy(effective_window(options)),
         cap_(activation_slots(options, stage)),
-        synchronous_cap_(std::min<std::int64_t>(options.stages - stage, options.window)),
+        synchronous_cap_(std::min<std::int64_t>(options.stages - stage, window())),
         synchronous_updates_(options.synchronous_updates),
-        order_(options.order),
+        order_(options.name == "paci" || options.name == "pipemare" ? options.order : Order::fixed),
         ready_(options.ready) {}
 
   std::optional<Kind> next(const StageState& state) override {
@@ -43,6 +45,8 @@ class Paci final : public WindowedPolicy {
 
 }  // namespace
 
-std::unique_ptr<Policy> make_paci(const ScheduleOptions& options, int stage) { return std::make_unique<Paci>(options, stage); }
+std::unique_ptr<Policy> make_asynchronous(const ScheduleOptions& options, int stage) {
+  return std::make_unique<Asynchronous>(options, stage);
+}
 
 }  // namespace minipipe::schedules

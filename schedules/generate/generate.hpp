@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "schedules/plan/placement.hpp"
+#include "schedules/plan/plan.hpp"
+#include "schedules/policy/options.hpp"
+
+namespace minipipe::schedules {
+
+// The order of a run, one row per rank, from update `first_update` on, computes and updates only. Planned schedules: the list
+// of one update, once per update with the numbers moved on; each row of an update ends with the U of the rank's stages. The
+// others: what their policies do when all passes take equal time (a backward two), filling once and draining at the end.
+// InputError if the schedule cannot have this placement.
+Plan generate_plan(const ScheduleOptions& options, const Placement& placement, std::int64_t first_update, std::int64_t updates);
+
+// A planned schedule's rows of one update, numbers from 0. Made once and kept, since memory planning asks for it again and
+// again. For plan files: read, completed (plan/complete.hpp) and validated.
+std::shared_ptr<const Plan> plan_of_one_update(const ScheduleOptions& options);
+
+// Most microbatches of a stage between forward and weight gradient in that plan.
+std::int64_t planned_peak(const ScheduleOptions& options, int stage);
+
+}  // namespace minipipe::schedules
