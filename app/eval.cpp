@@ -11,6 +11,7 @@
 #include "core/deck/rules.hpp"
 #include "core/io/batch_dump.hpp"
 #include "core/train/checkpointing.hpp"
+#include "core/train/options.hpp"
 #include "core/train/pipeline.hpp"
 #include "schedules/error.hpp"
 
@@ -70,8 +71,7 @@ int evaluate(const Command& command) {
     state = core::open_checkpoint(file, deck, &notes);
     sources = open_sources(deck, true);
   });
-  const int stages = core::stages_of(deck, ranks);
-  const core::Place place{.rank = rank, .ranks = ranks, .stages = stages};
+  const core::Place place{.rank = rank, .ranks = ranks, .placement = core::placement_of_run(deck, ranks)};
   auto edges = core::Communicator::duplicate(comm);
   std::unique_ptr<core::Pipeline> pipeline;
   std::unique_ptr<core::BatchDump> dump;
@@ -111,7 +111,7 @@ int evaluate(const Command& command) {
       dump->write(batch.tokens, batch.targets, batch.losses);
     });
   }
-  MPI_Bcast(losses, 2, MPI_DOUBLE, place.rank_of(stages - 1), comm);
+  MPI_Bcast(losses, 2, MPI_DOUBLE, place.rank_of(place.stages() - 1), comm);
   if (rank == 0) {
     nlohmann::ordered_json result = {{"checkpoint", file.string()}, {"step", state.step}, {"validation_loss", losses[0]}};
     if (!command.dump_batch.empty()) result["batch_loss"] = losses[1];

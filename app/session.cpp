@@ -6,6 +6,7 @@
 #include "core/comm/agreement.hpp"
 #include "core/deck/parse.hpp"
 #include "core/deck/print.hpp"
+#include "core/train/options.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::app {
@@ -38,7 +39,7 @@ core::Deck load_deck(const Command& command, MPI_Comm comm) {
                        ": ranks resolve it to different settings; start all ranks with the same command line");
     }
   });
-  return deck;
+  return core::effective_deck(deck);
 }
 
 }  // namespace minipipe::app

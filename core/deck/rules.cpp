@@ -1,6 +1,7 @@
 #include "core/deck/rules.hpp"
 
 #include <algorithm>
+#include <fstream>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "core/deck/schema.hpp"
 #include "schedules/error.hpp"
+#include "schedules/plan/csv.hpp"
 #include "schedules/policy/policy.hpp"
 
 namespace minipipe::core {
@@ -68,24 +70,50 @@ void check_training(Rules& rules, const Deck& deck) {
                 "is more than run.steps = " + str(run.steps) + "; lower it or raise run.steps");
   rules.require(train.min_learning_rate <= train.learning_rate, "train", "min_learning_rate",
                 "is above train.learning_rate = " + to_toml(train.learning_rate) + "; lower it or raise train.learning_rate");
+  rules.require(deck.schedule.name != "plan" || !deck.schedule.plan.empty(), "schedule", "plan",
+                "schedule.name = \"plan\" needs a CSV plan, as minipipe simulate --export writes it");
   rules.require(deck.schedule.synchronous_updates <= run.steps, "schedule", "synchronous_updates",
                 "is more than run.steps = " + str(run.steps) + "; lower it or raise run.steps");
+}
+
+// The stages a plan file names. 1 if the file says nothing useful: its own check will tell.
+int stages_of_plan(const std::string& file) {
+  std::ifstream stream(file);
+  if (!stream)
+    throw InputError("schedule.plan = \"" + file +
+                     "\": cannot be read; give a CSV plan, as minipipe simulate --export writes it");
+  int stages = 1;
+  for (const auto& rank : schedules::read_csv(stream, file).ranks) {
+    for (const auto& action : rank) stages = std::max(stages, action.stage + 1);
+  }
+  return stages;
+}
+
+// Ranks of one pipeline.
+int pipeline_ranks(const Deck& deck, int stages) {
+  if (deck.schedule.name != "plan") return std::max(1, stages / chunks_of(deck));
+  std::ifstream stream(deck.schedule.plan);
+  return static_cast<int>(schedules::read_csv(stream, deck.schedule.plan).ranks.size());
 }
 
 void check_stages(Rules& rules, const Deck& deck, int ranks) {
   const int stages = stages_of(deck, ranks);
   const std::string stages_text = plural(stages, "stage");
   const int data = deck.parallel.data;
-  if (deck.parallel.stages == 0) {
+  if (deck.parallel.stages == 0 && deck.schedule.name != "plan") {
     rules.require(ranks % data == 0, "parallel", "data",
                   plural(ranks, "rank") + " cannot be split into " + plural(data, "replica") +
                       "; start a multiple of parallel.data ranks (mpirun -n N), or change parallel.data");
   } else {
-    const std::int64_t needed = static_cast<std::int64_t>(data) * stages;
+    const int chunks = chunks_of(deck);
+    const std::int64_t needed = static_cast<std::int64_t>(data) * pipeline_ranks(deck, stages);
+    rules.require(stages % chunks == 0, "parallel", "stages",
+                  "is not a multiple of the " + str(chunks) + " stages that schedule.name = " +
+                      to_toml(Value(deck.schedule.name)) + " puts on each rank; change it or schedule.chunks");
     rules.require(ranks == 1 || ranks == needed, "parallel", "stages",
                   plural(ranks, "rank") + " do not fit parallel.data * parallel.stages = " + str(data) + " * " + str(stages) +
-                      "; start " + plural(needed, "rank") + " (mpirun -n " + str(needed) +
-                      "), or 1 for all stages in one process, or set parallel.stages = 0");
+                      (chunks > 1 ? " with " + str(chunks) + " stages per rank" : "") + "; start " + plural(needed, "rank") +
+                      " (mpirun -n " + str(needed) + "), or 1 for all stages in one process, or set parallel.stages = 0");
   }
 
   const std::vector<int>& partition = deck.schedule.partition;
@@ -119,6 +147,9 @@ void check_stages(Rules& rules, const Deck& deck, int ranks) {
                   "schedule.name = " + to_toml(Value(deck.schedule.name)) +
                       " is asynchronous: stages update at different times, and there is no global gradient norm "
                       "without a barrier; use \"stage\" or \"none\", or a flush schedule (gpipe, 1f1b)");
+    rules.require(chunks_of(deck) == 1 && deck.schedule.name != "plan", "train", "clip",
+                  "needs one stage per rank, which schedule.name = " + to_toml(Value(deck.schedule.name)) +
+                      " does not have; use \"stage\" or \"none\"");
     rules.require(ranks > 1 || stages == 1, "train", "clip",
                   stages_text + " in one process have no global gradient norm; use \"stage\" or \"none\", or start " +
                       str(stages) + " ranks");
@@ -127,16 +158,22 @@ void check_stages(Rules& rules, const Deck& deck, int ranks) {
 
 }  // namespace
 
+int chunks_of(const Deck& deck) {
+  if (deck.schedule.name == "interleaved") return deck.schedule.chunks;
+  return deck.schedule.name == "zb-v" ? 2 : 1;
+}
+
 int stages_of(const Deck& deck, int ranks) {
   if (deck.parallel.stages > 0) return deck.parallel.stages;
-  return std::max(1, ranks / std::max(1, deck.parallel.data));
+  if (deck.schedule.name == "plan") return stages_of_plan(deck.schedule.plan);
+  return std::max(1, ranks / std::max(1, deck.parallel.data)) * chunks_of(deck);
 }
 
 void check_rules(const Deck& deck, int ranks) {
   Rules rules(deck);
   check_reserved(rules, deck);
   check_training(rules, deck);
-  check_stages(rules, deck, ranks);
+  if (deck.schedule.name != "plan" || !deck.schedule.plan.empty()) check_stages(rules, deck, ranks);
   if (!rules.text().empty()) throw InputError(rules.text());
 }
 

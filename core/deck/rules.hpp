@@ -4,7 +4,11 @@
 
 namespace minipipe::core {
 
-// Pipeline stages of a run on `ranks` processes: parallel.stages, or ranks / parallel.data where that is 0.
+// Stages on each rank: schedule.chunks for interleaved, 2 for zb-v, else 1.
+int chunks_of(const Deck& deck);
+
+// Pipeline stages of a run on `ranks` processes: parallel.stages, or chunks for each of the ranks / parallel.data where that
+// is 0; under schedule.name = "plan" as many as the plan file has (InputError if it cannot be read).
 int stages_of(const Deck& deck, int ranks);
 
 // Rules between keys, and between keys and the number of ranks. Values that are reserved for later versions are refused here.

@@ -34,6 +34,11 @@ std::string to_json(const Summary& summary) {
   object["peak_bytes"] = summary.peak_bytes;
   object["version_gap"]["max"] = summary.version_gap_max;
   object["version_gap"]["mean"] = summary.version_gap_mean;
+  object["gradient_delay"]["max"] = summary.gradient_delay_max;
+  object["gradient_delay"]["mean"] = summary.gradient_delay_mean;
+  object["peak_in_flight"] = summary.peak_in_flight;
+  object["bubble_seconds"] = nlohmann::ordered_json::object();
+  for (const auto& [part, seconds] : summary.bubble_seconds) object["bubble_seconds"][part] = seconds;
   object["seconds"] = nlohmann::ordered_json::object();
   for (const auto& [purpose, by_rank] : summary.seconds) object["seconds"][purpose] = by_rank;
   for (const auto& [key, value] : summary.numbers) add(object, key, value);

@@ -29,7 +29,12 @@ struct Summary {
   std::vector<std::uint64_t> peak_bytes;               // by rank
   std::vector<std::int64_t> version_gap_max;           // by stage, updates
   std::vector<double> version_gap_mean;                // by stage
+  std::vector<std::int64_t> gradient_delay_max;        // by stage, updates
+  std::vector<double> gradient_delay_mean;             // by stage
+  std::vector<std::int64_t> peak_in_flight;            // by stage, activations of microbatches
   std::map<std::string, std::vector<double>> seconds;  // purpose -> by rank
+  // Idle time in the last segment, by rank of the schedule: before the first backward, between, after the last forward.
+  std::map<std::string, std::vector<double>> bubble_seconds;
   // Further keys, after those above. A key that is already there is a programming error (RunError).
   std::map<std::string, double> numbers;
   std::map<std::string, std::string> texts;

@@ -178,6 +178,23 @@ auto reading(const fs::path& path, const Function& function) {
 
 }  // namespace
 
+namespace {
+
+void put_versions(const File& file, const VersionHistograms& versions) {
+  const auto replace = [&file](const std::string& name, const std::vector<std::int64_t>& values) {
+    if (file.has(name)) file.shrink(name, 0);
+    file.append(name, values);
+  };
+  for (std::size_t stage = 0; stage < versions.gap.size(); ++stage) {
+    const std::string group = "/versions/" + std::to_string(stage);
+    replace(group + "/gap", versions.gap[stage]);
+    replace(group + "/delay", versions.delay[stage]);
+  }
+  replace("/versions/skew", versions.skew);
+}
+
+}  // namespace
+
 TraceWriter::TraceWriter(fs::path file, const TraceAttributes& attributes, bool resume) : path_(std::move(file)) {
   if (resume && fs::exists(path_)) {
     try {
@@ -212,11 +229,12 @@ void TraceWriter::append_actions(int rank, const schedules::ActionLog& actions) 
 void TraceWriter::write_memory(int rank, const MemoryBytes& bytes) { memory_[rank] = bytes; }
 
 void TraceWriter::flush() {
-  if (rows_.empty() && validation_.empty() && actions_.empty() && memory_.empty()) return;
+  if (rows_.empty() && validation_.empty() && actions_.empty() && memory_.empty() && !versions_) return;
   // A started chunk of each column, object headers, and the values.
   std::uint64_t growth = fresh_bytes + (rows_.size() + validation_.size()) * sizeof(TraceRow);
   for (const auto& [rank, log] : actions_) growth += rank_bytes + log.size() * 2 * sizeof(LoggedAction);
   for (const auto& [rank, categories] : memory_) growth += rank_bytes + categories.size() * 512;
+  if (versions_) growth += rank_bytes * (versions_->gap.size() + 1);
   change_file(path_, growth, [this](const File& file) {
     file.append("/trace/step", column<std::int64_t>(rows_, &TraceRow::step));
     file.append("/trace/tokens", column<std::int64_t>(rows_, &TraceRow::tokens));
@@ -232,11 +250,13 @@ void TraceWriter::flush() {
       file.make_group(group);
       for (const auto& [category, bytes] : categories) file.set<std::uint64_t>(group, category, bytes);
     }
+    if (versions_) put_versions(file, *versions_);
   });
   rows_.clear();
   validation_.clear();
   actions_.clear();
   memory_.clear();
+  versions_.reset();
 }
 
 void TraceWriter::truncate_to(std::int64_t step, std::int64_t microbatches) {
@@ -312,6 +332,19 @@ MemoryBytes TraceReader::memory(int rank) const {
     const std::string group = rank_group(rank) + "/memory";
     if (!file.has(group)) return result;
     for (const std::string& key : file.attribute_names(group)) result[key] = file.get<std::uint64_t>(group, key);
+    return result;
+  });
+}
+
+VersionHistograms TraceReader::versions() const {
+  return reading(path_, [](const File& file) {
+    VersionHistograms result;
+    for (int stage = 0; file.has("/versions/" + std::to_string(stage)); ++stage) {
+      const std::string group = "/versions/" + std::to_string(stage);
+      result.gap.push_back(file.read<std::int64_t>(group + "/gap"));
+      result.delay.push_back(file.read<std::int64_t>(group + "/delay"));
+    }
+    if (file.has("/versions/skew")) result.skew = file.read<std::int64_t>("/versions/skew");
     return result;
   });
 }

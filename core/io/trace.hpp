@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,13 @@ struct ValidationRow {
 using TraceAttributes = std::map<std::string, std::string>;  // root attributes: deck, version, git_hash, kokkos, ranks, host
 using MemoryBytes = std::map<std::string, std::uint64_t>;    // category (parameters, gradients, ...) -> bytes
 
+// Weight versions of a run, in updates; element v counts the microbatches with value v (core/train/version_statistics.hpp).
+struct VersionHistograms {
+  std::vector<std::vector<std::int64_t>> gap;    // by stage
+  std::vector<std::vector<std::int64_t>> delay;  // by stage
+  std::vector<std::int64_t> skew;
+};
+
 // Writes trace.h5; one rank only, serial HDF5. Calls collect in memory; flush() brings all of them to the file in one go.
 // The file is closed between flushes. Up to 64 MiB a flush works on a copy that then replaces the file, so trace.h5 is whole
 // whenever the program dies; a larger file is appended to in place and a kill in the middle of a flush can damage it.
@@ -41,6 +49,8 @@ class TraceWriter {
   void append_validation(const ValidationRow& row);
   void append_actions(int rank, const schedules::ActionLog& actions);
   void write_memory(int rank, const MemoryBytes& bytes);
+  // Replaces what is there: /versions/<stage>/{gap,delay}, /versions/skew.
+  void write_versions(const VersionHistograms& versions) { versions_ = versions; }
   void flush();
 
   // After a resume at a checkpoint: drops what an earlier process wrote beyond it. Keeps rows up to `step`, computations of
@@ -55,6 +65,7 @@ class TraceWriter {
   std::vector<ValidationRow> validation_;
   std::map<int, schedules::ActionLog> actions_;
   std::map<int, MemoryBytes> memory_;
+  std::optional<VersionHistograms> versions_;
 };
 
 // Reads a trace.h5 that no one is writing at this moment. Throws InputError naming file and dataset.
@@ -68,6 +79,7 @@ class TraceReader {
   // The action logs of ranks 0 .. the highest rank recorded (empty for a rank that recorded nothing).
   schedules::Log actions() const;
   MemoryBytes memory(int rank) const;
+  VersionHistograms versions() const;  // of as many stages as there are
 
  private:
   std::filesystem::path path_;

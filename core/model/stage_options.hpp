@@ -8,6 +8,7 @@
 #include "core/optim/learning_rate.hpp"
 #include "core/optim/optimizer.hpp"
 #include "core/types/types.hpp"
+#include "schedules/policy/versions.hpp"
 
 namespace minipipe::core {
 
@@ -24,14 +25,9 @@ struct MessageMemory {
   Matrix<float> gradient_out;    // to the previous stage
 };
 
-// With which weights the passes of a microbatch run. Forwards and updates of a stage may overlap in all but flush schedules.
-enum class WeightRule {
-  current,          // those of the moment (flush schedules, PACI)
-  stashed,          // the backward uses the weights its forward used (PipeDream)
-  double_buffered,  // both passes of window u use version max(u - 1, 0), version v being the weights after v updates
-                    // (PipeDream-2BW, arXiv 2006.09503: W(t+1) = W(t) - rate grad(W(t-1)))
-  corrected,        // the backward goes back from the current weights by their mean change (PipeMare, arXiv 1910.05124)
-};
+// With which weights the passes of a microbatch run. Under double buffering both passes of window u use version max(u - 1, 0),
+// version v being the weights after v updates (arXiv 2006.09503: W(t+1) = W(t) - rate grad(W(t-1))).
+using schedules::WeightRule;
 
 // PipeMare's corrections for a delay of tau updates between the weights of a forward and those that its gradient changes.
 struct PipeMareOptions {

@@ -2,7 +2,32 @@
 
 #include <algorithm>
 
+#include "core/deck/rules.hpp"
+#include "core/train/link_delay.hpp"
+#include "schedules/generate/generate.hpp"
+
 namespace minipipe::core {
+
+namespace {
+// True if the schedule runs input and weight gradients apart.
+bool splits_backward(const schedules::ScheduleOptions& options) {
+  if (!schedules::is_planned(options.name)) return false;
+  for (const auto& rank : schedules::plan_of_one_update(options)->ranks) {
+    for (const auto& action : rank) {
+      if (action.kind == schedules::Kind::backward_input) return true;
+    }
+  }
+  return false;
+}
+}  // namespace
+
+Deck effective_deck(Deck deck) {
+  schedules::ScheduleOptions options;
+  options.name = deck.schedule.name;
+  options.window = deck.train.microbatches;
+  deck.train.microbatches = schedules::effective_window(options);
+  return deck;
+}
 
 schedules::ScheduleOptions schedule_options(const Deck& deck, int stages) {
   schedules::ScheduleOptions options;
@@ -13,7 +38,18 @@ schedules::ScheduleOptions schedule_options(const Deck& deck, int stages) {
   options.ready = deck.schedule.ready == "backward_first" ? schedules::Ready::backward_first : schedules::Ready::alternate;
   options.extra_in_flight = deck.schedule.extra_in_flight;
   options.synchronous_updates = deck.schedule.synchronous_updates;
+  options.chunks = chunks_of(deck);
+  options.memory_limit = deck.schedule.memory_limit;
+  options.plan_file = deck.schedule.plan;
+  if (deck.emulate.enabled) {
+    options.costs = {deck.emulate.forward_ms, 0.5 * deck.emulate.backward_ms, 0.5 * deck.emulate.backward_ms};
+  }
   return options;
+}
+
+schedules::Placement placement_of_run(const Deck& deck, int ranks) {
+  const auto options = schedule_options(deck, stages_of(deck, ranks));
+  return ranks == 1 ? schedules::placement_for(options) : schedules::placement_for(options, ranks / deck.parallel.data);
 }
 
 ModelConfig model_config(const Deck& deck) {
@@ -37,6 +73,7 @@ std::vector<StageLayers> stage_layers(const Deck& deck, int stages) {
 
 KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers>& layers, int stage) {
   const int stages = static_cast<int>(layers.size());
+  const auto schedule = schedule_options(deck, stages);
   KokkosStageOptions options;
   options.model = model_config(deck);
   options.shape = train_shape(deck);
@@ -44,7 +81,7 @@ KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers
   options.stage = stage;
   options.stages = stages;
   options.seed = static_cast<std::uint64_t>(deck.run.seed);
-  options.activation_slots = schedules::activation_slots(schedule_options(deck, stages), stage);
+  options.activation_slots = schedules::activation_slots(schedule, stage);
   options.window = deck.train.microbatches;
   options.adamw.beta1 = deck.train.beta1;
   options.adamw.beta2 = deck.train.beta2;
@@ -61,6 +98,9 @@ KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers
   options.muon.momentum = deck.train.muon_momentum;
   options.clip_norm = deck.train.clip_norm;
   options.synchronous_updates = deck.schedule.synchronous_updates;
+  options.weight_rule = schedules::weight_rule(schedule.name);
+  options.weight_copies = static_cast<int>(schedules::weight_copies(schedule, stage));
+  options.split_backward = splits_backward(schedule);
   options.pipemare.annealing_steps = deck.schedule.annealing_steps;
   options.clip = deck.train.clip == "global" ? Clip::global : deck.train.clip == "stage" ? Clip::stage : Clip::none;
   return options;
@@ -87,7 +127,7 @@ schedules::Costs emulated_costs(const Deck& deck, int stages) {
     costs.backward_weight.push_back(0.5e-3 * deck.emulate.backward_ms * factor);
     costs.update.push_back(0);
   }
-  costs.latency = 1e-3 * deck.emulate.link_latency_ms;
+  for (int stage = 0; stage + 1 < stages; ++stage) costs.latency = std::max(costs.latency, link_delay_s(deck, stage));
   return costs;
 }
 

@@ -4,13 +4,21 @@
 
 #include "core/deck/deck.hpp"
 #include "core/model/stage_options.hpp"
+#include "schedules/plan/placement.hpp"
 #include "schedules/policy/policy.hpp"
 #include "schedules/simulate/simulator.hpp"
 
 namespace minipipe::core {
 
+// The deck as it is run: schedules that update after every backward have one microbatch per update, whatever
+// train.microbatches says.
+Deck effective_deck(Deck deck);
+
 // What the deck's blocks mean to the layers below: the schedule, the model, one stage of it.
 schedules::ScheduleOptions schedule_options(const Deck& deck, int stages);
+
+// Which rank holds which stage on so many ranks; one process stands for as many ranks as the schedule has.
+schedules::Placement placement_of_run(const Deck& deck, int ranks);
 ModelConfig model_config(const Deck& deck);
 TrainShape train_shape(const Deck& deck);
 std::vector<StageLayers> stage_layers(const Deck& deck, int stages);

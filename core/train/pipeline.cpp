@@ -1,5 +1,7 @@
 #include "core/train/pipeline.hpp"
 
+#include <algorithm>
+
 #include "core/comm/delayed_channel.hpp"
 #include "core/comm/mpi_channel.hpp"
 #include "core/train/link_delay.hpp"
@@ -90,20 +92,20 @@ std::int64_t LocalStage::message_bytes() const {
 
 Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const Sources& sources, std::function<double()> clock)
     : place_(place), clock_(std::move(clock)) {
-  for (int s = 0; s < place_.local_stages(); ++s) {
+  for (const int index : place_.local_stages()) {
     LocalStage stage;
-    stage.index = place_.first_stage() + s;
+    stage.index = index;
     make_buffers(stage, deck);
     make_compute(stage, deck, sources);
     stages_.push_back(std::move(stage));
   }
   connect(edges);
   if (deck.emulate.enabled) delay_links(deck);
-  const auto options = schedule_options(deck, place_.stages);
+  const auto options = schedule_options(deck, place_.stages());
   for (LocalStage& stage : stages_) {
     schedules::Stage& compute = stage.switchable ? static_cast<schedules::Stage&>(*stage.switchable) : *stage.emulated;
     stage.executor = std::make_unique<schedules::Executor>(
-        stage.index, place_.stages, schedules::activation_slots(options, stage.index), compute,
+        stage.index, place_.stages(), schedules::activation_slots(options, stage.index), compute,
         schedules::StageChannels{stage.activation_receive.get(), stage.activation_send.get(), stage.gradient_receive.get(),
                                  stage.gradient_send.get()},
         clock_);
@@ -115,12 +117,12 @@ Pipeline::~Pipeline() = default;
 void Pipeline::make_buffers(LocalStage& stage, const Deck& deck) {
   const std::int64_t floats = message_floats(deck);
   if (stage.index > 0) {
-    const int slots = edge_slots(deck, place_.stages, stage.index - 1);
+    const int slots = edge_slots(deck, place_.stages(), stage.index - 1);
     stage.activation_in = std::make_unique<MessageBuffers>("activation_in", slots, floats);
     stage.gradient_out = std::make_unique<MessageBuffers>("gradient_out", slots, floats);
   }
-  if (stage.index + 1 < place_.stages) {
-    const int slots = edge_slots(deck, place_.stages, stage.index);
+  if (stage.index + 1 < place_.stages()) {
+    const int slots = edge_slots(deck, place_.stages(), stage.index);
     stage.activation_out = std::make_unique<MessageBuffers>("activation_out", slots, floats);
     stage.gradient_in = std::make_unique<MessageBuffers>("gradient_in", slots, floats);
   }
@@ -135,11 +137,11 @@ void Pipeline::make_compute(LocalStage& stage, const Deck& deck, const Sources& 
     options.jitter = deck.emulate.jitter;
     options.seed = static_cast<std::uint64_t>(deck.run.seed);
     options.stage = stage.index;
-    options.last = stage.index + 1 == place_.stages;
+    options.last = stage.index + 1 == place_.stages();
     stage.emulated = std::make_unique<EmulatedStage>(options);
     return;
   }
-  KokkosStageOptions options = stage_options(deck, stage_layers(deck, place_.stages), stage.index);
+  KokkosStageOptions options = stage_options(deck, stage_layers(deck, place_.stages()), stage.index);
   options.messages = {memory_of(stage.activation_in), memory_of(stage.activation_out), memory_of(stage.gradient_in),
                       memory_of(stage.gradient_out)};
   stage.model = std::make_unique<KokkosStage>(options, *sources.train);
@@ -147,25 +149,26 @@ void Pipeline::make_compute(LocalStage& stage, const Deck& deck, const Sources& 
 }
 
 void Pipeline::connect(MPI_Comm edges) {
-  if (place_.one_process()) {
-    for (std::size_t s = 0; s + 1 < stages_.size(); ++s) connect_in_process(stages_[s], stages_[s + 1]);
-    return;
-  }
-  LocalStage& stage = stages_.front();
-  const int previous = place_.rank - 1;
-  const int next = place_.rank + 1;
-  if (stage.index > 0) {
-    const int edge = stage.index - 1;
-    stage.activation_receive =
-        std::make_unique<MpiReceiveChannel>(edges, previous, edge_tag(edge, Direction::activation), *stage.activation_in);
-    stage.gradient_send =
-        std::make_unique<MpiSendChannel>(edges, previous, edge_tag(edge, Direction::gradient), *stage.gradient_out);
-  }
-  if (stage.index + 1 < place_.stages) {
+  for (LocalStage& stage : stages_) {
+    const int previous = stage.index - 1;
+    const int next = stage.index + 1;
+    if (previous >= 0 && !place_.has(previous)) {
+      const int peer = place_.rank_of(previous);
+      stage.activation_receive =
+          std::make_unique<MpiReceiveChannel>(edges, peer, edge_tag(previous, Direction::activation), *stage.activation_in);
+      stage.gradient_send =
+          std::make_unique<MpiSendChannel>(edges, peer, edge_tag(previous, Direction::gradient), *stage.gradient_out);
+    }
+    if (next >= place_.stages()) continue;
+    if (place_.has(next)) {
+      connect_in_process(stage, *std::find_if(stages_.begin(), stages_.end(), [&](const auto& s) { return s.index == next; }));
+      continue;
+    }
+    const int peer = place_.rank_of(next);
     stage.activation_send =
-        std::make_unique<MpiSendChannel>(edges, next, edge_tag(stage.index, Direction::activation), *stage.activation_out);
+        std::make_unique<MpiSendChannel>(edges, peer, edge_tag(stage.index, Direction::activation), *stage.activation_out);
     stage.gradient_receive =
-        std::make_unique<MpiReceiveChannel>(edges, next, edge_tag(stage.index, Direction::gradient), *stage.gradient_in);
+        std::make_unique<MpiReceiveChannel>(edges, peer, edge_tag(stage.index, Direction::gradient), *stage.gradient_in);
   }
 }
 
@@ -180,8 +183,9 @@ void Pipeline::connect_in_process(LocalStage& lower, LocalStage& upper) {
 
 void Pipeline::delay_links(const Deck& deck) {
   for (LocalStage& stage : stages_) {
-    const double before_s = stage.index > 0 ? link_delay_s(deck, stage.index - 1) : 0;
-    const double after_s = stage.index + 1 < place_.stages ? link_delay_s(deck, stage.index) : 0;
+    const double before_s = stage.index > 0 && !place_.has(stage.index - 1) ? link_delay_s(deck, stage.index - 1) : 0;
+    const double after_s =
+        stage.index + 1 < place_.stages() && !place_.has(stage.index + 1) ? link_delay_s(deck, stage.index) : 0;
     if (before_s > 0) {
       stage.activation_receive =
           std::make_unique<EmulatedReceive>(std::move(stage.activation_receive), *stage.activation_in, before_s);
@@ -199,9 +203,9 @@ void Pipeline::start_at(std::int64_t microbatches, std::int64_t updates) {
   for (LocalStage& stage : stages_) stage.executor->start_at(microbatches, updates);
 }
 
-void Pipeline::run_segment(const MakePolicy& make_policy, std::int64_t end, const Poll& poll) {
+void Pipeline::run_segment(std::map<int, std::unique_ptr<schedules::Policy>> policies, std::int64_t end, const Poll& poll) {
   for (LocalStage& stage : stages_) {
-    stage.executor->set_policy(make_policy(stage.index));
+    stage.executor->set_policy(std::move(policies.at(stage.index)));
     stage.executor->begin_segment(end);
   }
   for (bool finished = false; !finished;) {
@@ -226,7 +230,9 @@ std::vector<double> Pipeline::evaluate(BatchSource& source, std::int64_t microba
     stage.switchable->evaluate(source, keep);
     stage.executor->start_at(0, 0);
   }
-  run_segment([](int) { return schedules::make_forward_only_policy(); }, microbatches, poll);
+  std::map<int, std::unique_ptr<schedules::Policy>> policies;
+  for (const LocalStage& stage : stages_) policies[stage.index] = schedules::make_forward_only_policy();
+  run_segment(std::move(policies), microbatches, poll);
   std::vector<double> losses;
   for (LocalStage& stage : stages_) {
     stage.switchable->train();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -55,9 +56,8 @@ class Pipeline {
   // Sets the counters of all stages.
   void start_at(std::int64_t microbatches, std::int64_t updates);
 
-  // Gives every stage the policy made for it and works until all stages of this rank have drained before microbatch `end`.
-  using MakePolicy = std::function<std::unique_ptr<schedules::Policy>(int stage)>;
-  void run_segment(const MakePolicy& make_policy, std::int64_t end, const Poll& poll);
+  // Gives every stage its policy (by stage) and works until all stages of this rank have drained before microbatch `end`.
+  void run_segment(std::map<int, std::unique_ptr<schedules::Policy>> policies, std::int64_t end, const Poll& poll);
 
   // Forward passes of `microbatches` microbatches of `source` through the whole pipe, on an empty pipe. Returns the mean loss
   // of each on the rank of the last stage, nothing elsewhere. Counters are as before afterwards; nothing is logged.

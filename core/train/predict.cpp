@@ -24,22 +24,26 @@ double mean_seconds(const schedules::ActionLog& actions, Kind kind) {
 
 schedules::Log predict(const schedules::Log& measured, const schedules::ScheduleOptions& options, double latency_s) {
   schedules::Costs costs;
+  std::vector<schedules::ActionLog> stages(static_cast<std::size_t>(options.stages));
   double begin = std::numeric_limits<double>::max();
-  std::int64_t microbatches = 0;
   std::int64_t first_microbatch = std::numeric_limits<std::int64_t>::max();
   std::int64_t first_update = std::numeric_limits<std::int64_t>::max();
-  for (const auto& actions : measured.ranks) {
+  for (const auto& rank : measured.ranks) {
+    for (const auto& entry : rank) {
+      stages[entry.action.stage].push_back(entry);
+      begin = std::min(begin, entry.start_s);
+      if (entry.action.kind == Kind::forward) first_microbatch = std::min(first_microbatch, entry.action.microbatch);
+      if (entry.action.kind == Kind::update) first_update = std::min(first_update, entry.action.microbatch);
+    }
+  }
+  const std::int64_t microbatches =
+      std::count_if(stages[0].begin(), stages[0].end(), [](const auto& e) { return e.action.kind == Kind::forward; });
+  for (const auto& actions : stages) {
     costs.forward.push_back(mean_seconds(actions, Kind::forward));
     const double backward = mean_seconds(actions, Kind::backward);
     costs.backward_input.push_back(mean_seconds(actions, Kind::backward_input) + 0.5 * backward);
     costs.backward_weight.push_back(mean_seconds(actions, Kind::backward_weight) + 0.5 * backward);
     costs.update.push_back(mean_seconds(actions, Kind::update));
-    microbatches = std::count_if(actions.begin(), actions.end(), [](const auto& e) { return e.action.kind == Kind::forward; });
-    for (const auto& entry : actions) {
-      begin = std::min(begin, entry.start_s);
-      if (entry.action.kind == Kind::forward) first_microbatch = std::min(first_microbatch, entry.action.microbatch);
-      if (entry.action.kind == Kind::update) first_update = std::min(first_update, entry.action.microbatch);
-    }
   }
   costs.latency = latency_s;
   if (microbatches == 0) return {};

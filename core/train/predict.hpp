@@ -5,7 +5,7 @@
 
 namespace minipipe::core {
 
-// What the simulator predicts for the segment a measured log (one list per stage) covers: the same microbatches under the same
+// What the simulator predicts for the segment a measured log (one list per rank) covers: the same microbatches under the same
 // policy, every action of a stage taking the mean time measured for its kind there. Times start where the log starts.
 schedules::Log predict(const schedules::Log& measured, const schedules::ScheduleOptions& options, double latency_s);
 

@@ -4,6 +4,7 @@
 
 #include "core/train/options.hpp"
 #include "schedules/error.hpp"
+#include "schedules/plan/communication.hpp"
 
 namespace minipipe::core {
 
@@ -21,6 +22,7 @@ Preflight preflight(const Deck& deck, int stages, std::int64_t updates) {
     drains.push_back(synchronous * window);
   result.simulation = schedules::simulate(options, emulated_costs(deck, stages), result.updates * window, drains);
   schedules::CheckRange range;
+  range.placement = schedules::placement_for(options);
   range.microbatches = result.updates * window;
   result.report = schedules::check(result.simulation.log, options, range);
   return result;
@@ -32,6 +34,8 @@ void check_schedule(const Deck& deck, int stages) {
     throw RunError("schedule " + deck.schedule.name + " on " + std::to_string(stages) +
                    " stages breaks its own rules: " + result.report.problems.front());
   }
+  const auto placement = schedules::placement_for(schedule_options(deck, stages));
+  schedules::prove_no_deadlock(schedules::with_communication(result.simulation.log.plan(), placement), placement);
 }
 
 std::vector<PlannedMemory> planned_memory_by_stage(const Deck& deck, int stages) {

@@ -21,7 +21,8 @@ struct Preflight {
 // that results. Nothing is allocated.
 Preflight preflight(const Deck& deck, int stages, std::int64_t updates = 0);
 
-// The same before every job: throws RunError if the schedule would break its own rules.
+// The same before every job: throws RunError if the schedule would break its own rules, or if its order with the sends and
+// receives it needs could deadlock, whether sends are buffered or wait for their receives.
 void check_schedule(const Deck& deck, int stages);
 
 // Bytes each stage will allocate, messages included.

@@ -48,11 +48,15 @@ SegmentReport SegmentReport::collect(MPI_Comm comm, const LocalReport& mine) {
   return report;
 }
 
-schedules::Log SegmentReport::by_stage(int stages) const {
+schedules::Log SegmentReport::by_rank(const schedules::Placement& placement) const {
   schedules::Log log;
-  log.ranks.resize(stages);
+  log.ranks.resize(static_cast<std::size_t>(placement.ranks));
   for (const auto& rank : ranks) {
-    for (const auto& entry : rank) log.ranks[entry.action.stage].push_back(entry);
+    for (const auto& entry : rank) log.ranks[placement.rank_of(entry.action.stage)].push_back(entry);
+  }
+  // Each stage of a rank kept its own log. A stage's entries never change places: their times ascend.
+  for (auto& rank : log.ranks) {
+    std::stable_sort(rank.begin(), rank.end(), [](const auto& a, const auto& b) { return a.start_s < b.start_s; });
   }
   return log;
 }

@@ -7,6 +7,7 @@
 
 #include "core/io/trace.hpp"
 #include "core/train/pipeline.hpp"
+#include "schedules/plan/placement.hpp"
 #include "schedules/plan/plan.hpp"
 
 namespace minipipe::core {
@@ -41,8 +42,8 @@ struct SegmentReport {
   // Collective.
   static SegmentReport collect(MPI_Comm comm, const LocalReport& mine);
 
-  // The actions by stage, whichever rank did them.
-  schedules::Log by_stage(int stages) const;
+  // The actions by the ranks of a placement, in the order they were done, whichever process did them.
+  schedules::Log by_rank(const schedules::Placement& placement) const;
 };
 
 // Where a trace row's numbers come from.

@@ -36,6 +36,8 @@ void StopRule::request_if_due() {
 }
 
 std::optional<std::int64_t> StopRule::decide(const schedules::StageState& first) {
+  // No stage is ahead of the first one, so where that is now the segment can end; without it, it ends where the deck says.
+  if (first.stage != 0) return std::nullopt;
   const std::int64_t window = deck_.train.microbatches;
   const std::int64_t end = std::max((first.forwards + window - 1) / window * window, first_microbatch_ + window);
   if (end >= first.segment_end) return std::nullopt;

@@ -20,7 +20,7 @@ TraceAttributes trace_attributes(const Deck& deck, const Place& place, const Bui
           {"git_hash", build.git_hash},
           {"kokkos", std::string("execution space ") + ExecutionSpace::name() + "\n" + kokkos.str()},
           {"ranks", std::to_string(place.ranks)},
-          {"stages", std::to_string(place.stages)},
+          {"stages", std::to_string(place.stages())},
           {"host", host}};
 }
 

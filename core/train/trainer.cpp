@@ -19,7 +19,9 @@
 #include "core/train/replay.hpp"
 #include "core/train/trace_attributes.hpp"
 #include "schedules/check/checker.hpp"
+#include "schedules/check/versions.hpp"
 #include "schedules/error.hpp"
+#include "schedules/policy/rank_list.hpp"
 
 namespace minipipe::core {
 
@@ -29,9 +31,9 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
       edges_(Communicator::duplicate(comm)),
       build_(build),
       sources_(sources),
-      place_{.rank = comm_.rank(), .ranks = comm_.size(), .stages = stages_of(deck, comm_.size())},
+      place_{.rank = comm_.rank(), .ranks = comm_.size(), .placement = placement_of_run(deck, comm_.size())},
       drains_(deck),
-      gaps_(place_.stages) {
+      versions_(place_.stages()) {
   check(MPI_Barrier(comm_.get()), "starting together");
   started_ = MPI_Wtime();
   agree(comm_.get(), [&] { open_output(); });
@@ -70,8 +72,8 @@ void Trainer::set_up(const Sources& sources) {
 
 void Trainer::load_replay() {
   if (deck_.schedule.replay.empty()) return;
-  replay_ = read_replay(deck_.schedule.replay, place_.stages);
-  for (int stage = 0; stage < place_.stages; ++stage)
+  replay_ = read_replay(deck_.schedule.replay, place_.stages());
+  for (int stage = 0; stage < place_.stages(); ++stage)
     replay_policy(*replay_, stage, 0, deck_.run.steps, deck_.train.microbatches);
 }
 
@@ -98,9 +100,21 @@ bool Trainer::asynchronous_now(std::int64_t update) const {
   return schedules::is_asynchronous(deck_.schedule.name) && update >= deck_.schedule.synchronous_updates;
 }
 
-std::unique_ptr<schedules::Policy> Trainer::policy_for(int stage, std::int64_t first_update, std::int64_t end_update) const {
-  if (replay_) return replay_policy(*replay_, stage, first_update, end_update, deck_.train.microbatches);
-  return schedules::make_policy(schedule_options(deck_, place_.stages), stage);
+std::map<int, std::unique_ptr<schedules::Policy>> Trainer::policies_for(std::int64_t first_update,
+                                                                        std::int64_t end_update) const {
+  std::map<int, std::unique_ptr<schedules::Policy>> policies;
+  if (replay_) {
+    for (const int stage : place_.local_stages()) {
+      policies[stage] = replay_policy(*replay_, stage, first_update, end_update, deck_.train.microbatches);
+    }
+    return policies;
+  }
+  const auto options = schedule_options(deck_, place_.stages());
+  for (int rank = 0; rank < place_.placement.ranks; ++rank) {
+    if (place_.one_process() || rank == place_.rank)
+      policies.merge(schedules::make_rank_policies(options, place_.placement, rank));
+  }
+  return policies;
 }
 
 int Trainer::run() {
@@ -139,7 +153,7 @@ void Trainer::train_segment() {
     }
     return stop_->poll(pipeline_->stages().front().executor->state());
   };
-  pipeline_->run_segment([&](int stage) { return policy_for(stage, first, end); }, end * window, poll);
+  pipeline_->run_segment(policies_for(first, end), end * window, poll);
   take_losses();
   wait_for_all();
   const double training_s = clock() - begin;
@@ -169,7 +183,8 @@ void Trainer::train_segment() {
 // On the rank of the last stage: what the losses of finished updates are, for the user and for the trace.
 void Trainer::take_losses() {
   if (!place_.has_last_stage()) return;
-  LocalStage& last = pipeline_->stages().back();
+  LocalStage& last = *std::find_if(pipeline_->stages().begin(), pipeline_->stages().end(),
+                                   [&](const LocalStage& stage) { return stage.index + 1 == place_.stages(); });
   const std::int64_t updates = last.executor->state().updates;
   if (updates == losses_reported_) return;
   if (last.model) {
@@ -228,7 +243,7 @@ void Trainer::record_segment(const SegmentReport& report, std::int64_t first_upd
   for (std::size_t r = 0; r < report.ranks.size(); ++r) trace_->append_actions(static_cast<int>(r), report.ranks[r]);
   trace_->flush();
 
-  last_log_ = report.by_stage(place_.stages);
+  last_log_ = report.by_rank(place_.placement);
   check_segment(last_log_, first_update);
   const bool own_rule = !schedules::is_asynchronous(deck_.schedule.name) || asynchronous_now(first_update);
   if (own_rule && segment_ > 1) {
@@ -245,14 +260,14 @@ void Trainer::check_segment(const schedules::Log& log, std::int64_t first_update
   const schedules::CheckRange range{.first_microbatch = first_update * window,
                                     .microbatches = (update_ - first_update) * window,
                                     .first_update = first_update,
-                                    .stage_of_rank = {}};
-  const auto report = schedules::check(log, schedule_options(deck_, place_.stages), range);
+                                    .placement = place_.placement};
+  const auto report = schedules::check(log, schedule_options(deck_, place_.stages()), range);
   if (!report.ok()) {
     throw RunError("the action log of updates " + std::to_string(first_update) + " to " + std::to_string(update_) +
                    " breaks the rules of schedule " + deck_.schedule.name + ": " + report.problems.front() + " (" +
                    std::to_string(report.problems.size()) + " problems; the log is in " + folder_.trace().string() + ")");
   }
-  gaps_.add(report.ranks);
+  versions_.add(schedules::measure_versions(log.plan(), schedule_options(deck_, place_.stages())));
 }
 
 void Trainer::evaluate() {
@@ -272,7 +287,7 @@ void Trainer::evaluate() {
   double sum = 0;
   for (const double loss : losses) sum += loss;
   double mean = losses.empty() ? 0 : sum / static_cast<double>(losses.size());
-  check(MPI_Bcast(&mean, 1, MPI_DOUBLE, place_.rank_of(place_.stages - 1), comm_.get()), "sharing the validation loss");
+  check(MPI_Bcast(&mean, 1, MPI_DOUBLE, place_.rank_of(place_.stages() - 1), comm_.get()), "sharing the validation loss");
   validation_loss_ = mean;
   if (progress_) progress_->validation(update_, mean);
   agree(comm_.get(), [&] {
@@ -291,7 +306,7 @@ void Trainer::write_checkpoint() {
   state.microbatches = update_ * deck_.train.microbatches;
   state.tokens = update_ * tokens_per_update(deck_);
   state.seed = static_cast<std::uint64_t>(deck_.run.seed);
-  state.stages = place_.stages;
+  state.stages = place_.stages();
   state.schedule = deck_.schedule.name;
   state.deck = print_deck(deck_, false);
   state.git_hash = build_.git_hash;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,7 +25,7 @@
 #include "core/train/run_times.hpp"
 #include "core/train/segment_report.hpp"
 #include "core/train/stop_rule.hpp"
-#include "core/train/version_gaps.hpp"
+#include "core/train/version_statistics.hpp"
 
 namespace minipipe::core {
 
@@ -50,7 +51,7 @@ class Trainer {
   void open_output();
   void restore();
   void load_replay();
-  std::unique_ptr<schedules::Policy> policy_for(int stage, std::int64_t first_update, std::int64_t end_update) const;
+  std::map<int, std::unique_ptr<schedules::Policy>> policies_for(std::int64_t first_update, std::int64_t end_update) const;
 
   void train_segment();
   void take_losses();
@@ -97,9 +98,9 @@ class Trainer {
   double validation_loss_ = Summary::unknown;
 
   RankSeconds seconds_;
-  SteadyPart steady_;        // rank 0
-  VersionGaps gaps_;         // rank 0
-  schedules::Log last_log_;  // rank 0: the last segment, for the timeline
+  SteadyPart steady_;           // rank 0
+  VersionStatistics versions_;  // rank 0
+  schedules::Log last_log_;     // rank 0: the last segment, for the timeline
   std::int64_t training_tokens_ = 0;
 };
 

@@ -12,6 +12,7 @@
 #include "core/train/options.hpp"
 #include "core/train/predict.hpp"
 #include "core/train/trainer.hpp"
+#include "schedules/simulate/bubbles.hpp"
 
 namespace minipipe::core {
 
@@ -26,6 +27,11 @@ struct RankMemory {
   std::uint64_t comm = 0;
 
   std::uint64_t total() const { return parameters + gradients + optimizer + weight_versions + activations + comm; }
+};
+
+struct StagePeak {
+  int stage;
+  std::int64_t in_flight;
 };
 
 RankMemory memory_of(Pipeline& pipeline) {
@@ -58,8 +64,8 @@ Summary Trainer::summarise() {
   const double rate = real ? measure_gemm_rate<float>(ExecutionSpace(), shape.m, shape.n, shape.k) : 0;
   const auto rates = first_of_each(gather(comm_.get(), std::vector<double>{rate}));
   const auto memory = first_of_each(gather(comm_.get(), std::vector<RankMemory>{memory_of(*pipeline_)}));
-  std::vector<std::int64_t> peaks;
-  for (const LocalStage& stage : pipeline_->stages()) peaks.push_back(stage.executor->peak_in_flight());
+  std::vector<StagePeak> peaks;
+  for (const LocalStage& stage : pipeline_->stages()) peaks.push_back({stage.index, stage.executor->peak_in_flight()});
   const auto all_peaks = gather(comm_.get(), peaks);
   seconds_.wall = clock();
   const double named = seconds_.compute + seconds_.update + seconds_.wait_input + seconds_.send + seconds_.evaluation +
@@ -70,7 +76,7 @@ Summary Trainer::summarise() {
   Summary summary;
   summary.schedule = deck_.schedule.name;
   summary.ranks = place_.ranks;
-  summary.stages = place_.stages;
+  summary.stages = place_.stages();
   summary.replicas = deck_.parallel.data;
   summary.steps = update_;
   if (place_.rank != 0) return summary;
@@ -85,19 +91,19 @@ Summary Trainer::summarise() {
     compute += rank.compute;
     busy += rank.compute + rank.update;
   }
-  const double stage_seconds = training * place_.stages;
+  const double rank_seconds = training * place_.ranks;
   if (updates > 0) {
     summary.tokens_per_s = static_cast<double>(training_tokens_) / training;
     summary.step_time_s = training / updates;
-    summary.compute_share = compute / stage_seconds;
+    summary.compute_share = compute / rank_seconds;
     double wait = 0;
     for (const RankSeconds& rank : seconds) wait += rank.wait_input;
-    summary.wait_share = wait / (training * place_.ranks);
-    summary.bubble_share = 1 - busy / stage_seconds;
+    summary.wait_share = wait / rank_seconds;
+    summary.bubble_share = 1 - busy / rank_seconds;
   }
   if (steady_.seconds > 0) {
     summary.numbers["schedule_tokens_per_s"] = static_cast<double>(steady_.tokens) / steady_.seconds;
-    summary.numbers["schedule_bubble_share"] = 1 - steady_.compute_s / (steady_.seconds * place_.stages);
+    summary.numbers["schedule_bubble_share"] = 1 - steady_.compute_s / (steady_.seconds * place_.ranks);
   }
   if (real && updates > 0) {
     const double flops =
@@ -111,17 +117,29 @@ Summary Trainer::summarise() {
     summary.validation_loss = validation_loss_;
   }
   for (const RankMemory& rank : memory) summary.peak_bytes.push_back(rank.total());
-  summary.version_gap_max = gaps_.maximum();
-  summary.version_gap_mean = gaps_.mean();
+  for (const Histogram& gaps : versions_.gaps()) {
+    summary.version_gap_max.push_back(largest(gaps));
+    summary.version_gap_mean.push_back(mean(gaps));
+  }
+  for (const Histogram& delays : versions_.delays()) {
+    summary.gradient_delay_max.push_back(largest(delays));
+    summary.gradient_delay_mean.push_back(mean(delays));
+  }
+  summary.numbers["forward_skew_max"] = static_cast<double>(largest(versions_.skew()));
   for (const RankSeconds& rank : seconds) {
     for (const auto& [name, value] : rank.purposes()) summary.seconds[name].push_back(value);
     summary.seconds["wall"].push_back(rank.wall);
   }
-  int stage = 0;
-  for (const auto& rank : all_peaks) {
-    for (const std::int64_t peak : rank)
-      summary.numbers["peak_in_flight_" + std::to_string(stage++)] = static_cast<double>(peak);
+  for (const schedules::BubbleSplit& rank : schedules::bubble_split(last_log_)) {
+    summary.bubble_seconds["warm_up"].push_back(rank.warm_up);
+    summary.bubble_seconds["residual"].push_back(rank.residual);
+    summary.bubble_seconds["cool_down"].push_back(rank.cool_down);
   }
+  summary.peak_in_flight.assign(static_cast<std::size_t>(place_.stages()), 0);
+  for (const auto& rank : all_peaks) {
+    for (const StagePeak& peak : rank) summary.peak_in_flight[peak.stage] = peak.in_flight;
+  }
+  trace_->write_versions({versions_.gaps(), versions_.delays(), versions_.skew()});
   for (std::size_t r = 0; r < memory.size(); ++r) {
     trace_->write_memory(static_cast<int>(r), {{"parameters", memory[r].parameters},
                                                {"gradients", memory[r].gradients},
@@ -141,7 +159,7 @@ void Trainer::finish() {
     if (place_.rank != 0) return;
     if (!last_log_.ranks.empty()) {
       const schedules::Log predicted =
-          predict(last_log_, schedule_options(deck_, place_.stages), 1e-3 * deck_.emulate.link_latency_ms);
+          predict(last_log_, schedule_options(deck_, place_.stages()), emulated_costs(deck_, place_.stages()).latency);
       write_chrome_trace(folder_.timeline(), last_log_, &predicted);
     }
     write_summary(folder_.summary(), summary);

@@ -86,13 +86,27 @@ TEST(Rules, AWrittenPartitionMayLeaveTheEndsWithoutBlocks) {
 
 TEST(Rules, ReservedValues) {
   for (const char* setting : {"model.family=llama", "model.family=hybrid", "train.recompute=attention", "train.recompute=block",
-                              "schedule.name=plan", "schedule.name=zb-h1", "schedule.name=interleaved", "parallel.mode=zero1",
-                              "parallel.mode=fsdp", "parallel.mode=sdp", "precision.compute=bf16", "parallel.data=2"}) {
+                              "schedule.name=plan", "schedule.name=zb-h1", "parallel.mode=zero1", "parallel.mode=fsdp",
+                              "parallel.mode=sdp", "precision.compute=bf16", "parallel.data=2"}) {
     const std::string error = rules_error({setting}, 2);
     EXPECT_THAT(error, HasSubstr("not available in this version; use ")) << setting;
     EXPECT_EQ(lines_in(error), 1U) << error;
   }
-  EXPECT_THAT(rules_error({"schedule.name=plan"}), HasSubstr("use gpipe, 1f1b, paci"));
+}
+
+TEST(Rules, StagesPerRank) {
+  EXPECT_EQ(rules_error({"schedule.name=interleaved", "schedule.chunks=2"}, 4), "");
+  EXPECT_EQ(rules_error({"schedule.name=interleaved", "schedule.chunks=2", "parallel.stages=8"}, 4), "");
+  EXPECT_THAT(rules_error({"schedule.name=interleaved", "schedule.chunks=2", "parallel.stages=8"}, 8),
+              HasSubstr("8 ranks do not fit parallel.data * parallel.stages = 1 * 8 with 2 stages per rank; start 4 ranks"));
+  EXPECT_THAT(rules_error({"schedule.name=zb-v", "parallel.stages=5"}, 1), HasSubstr("is not a multiple of the 2 stages"));
+  EXPECT_THAT(rules_error({"schedule.name=interleaved", "schedule.chunks=3"}, 4), HasSubstr("is fewer than the 12 stages"));
+  EXPECT_THAT(rules_error({"schedule.name=zb-v", "train.clip=global"}, 2), HasSubstr("needs one stage per rank"));
+}
+
+TEST(Rules, PlanFiles) {
+  EXPECT_THAT(rules_error({"schedule.name=plan"}), HasSubstr("needs a CSV plan"));
+  EXPECT_THAT(rules_error({"schedule.name=plan", "schedule.plan=absent.csv"}), HasSubstr("cannot be read"));
 }
 
 TEST(Rules, KeysThatOtherSchedulesDoNotUseAreAccepted) {
