@@ -59,8 +59,8 @@ void print_schedule(const Subject& subject, const core::Preflight& result) {
 }
 
 void print_memory(const Subject& subject) {
-  std::printf("%6s %14s %14s %14s %14s %14s %14s\n", "stage", "parameters", "gradients", "optimizer", "activations", "comm",
-              "bytes");
+  std::printf("%6s %14s %14s %14s %14s %14s %14s %14s\n", "stage", "parameters", "gradients", "optimizer", "versions",
+              "activations", "comm", "bytes");
   int stage = 0;
   for (const auto& memory : core::planned_memory_by_stage(subject.deck, subject.stages)) {
     std::printf("%6d %14zu %14zu %14zu %14zu %14zu %14zu %14zu\n", stage++, memory.stage.parameters, memory.stage.gradients,

@@ -43,7 +43,7 @@ Command::Verb verb_of(const std::string& name) {
 Parsed parse_command_line(int argc, char** argv, bool speak) {
   Parsed parsed;
   Command& command = parsed.command;
-  CLI::App app("minipipe: trains transformers over pipeline stages (1F1B-flush, GPipe, PACI)", "minipipe");
+  CLI::App app("minipipe: trains transformers over pipeline stages under PACI, 1F1B-flush and other schedules", "minipipe");
   app.set_version_flag("--version", std::string("minipipe ") + MINIPIPE_VERSION + " (" + MINIPIPE_GIT_HASH + ")");
   bool help_deck = false;
   bool help_markdown = false;

@@ -12,7 +12,8 @@ namespace {
 // True if the schedule runs input and weight gradients apart.
 bool splits_backward(const schedules::ScheduleOptions& options) {
   if (!schedules::is_planned(options.name)) return false;
-  for (const auto& rank : schedules::plan_of_one_update(options)->ranks) {
+  const auto plan = schedules::plan_of_one_update(options);
+  for (const auto& rank : plan->ranks) {
     for (const auto& action : rank) {
       if (action.kind == schedules::Kind::backward_input) return true;
     }

@@ -18,7 +18,7 @@ namespace {
 
 Plan read_plan(const ScheduleOptions& options) {
   std::ifstream file(options.plan_file);
-  if (!file) throw InputError(options.plan_file + ": cannot be opened; name a CSV plan in schedule.plan_file");
+  if (!file) throw InputError(options.plan_file + ": cannot be opened; name a CSV plan in schedule.plan");
   Plan plan = complete_plan(read_csv(file, options.plan_file), options);
   validate_plan(plan, options, options.plan_file);
   return plan;

@@ -106,7 +106,7 @@ TEST(Rules, StagesPerRank) {
 
 TEST(Rules, PlanFiles) {
   EXPECT_THAT(rules_error({"schedule.name=plan"}), HasSubstr("needs a CSV plan"));
-  EXPECT_THAT(rules_error({"schedule.plan=absent.csv"}), HasSubstr("cannot be read"));
+  EXPECT_THAT(rules_error({"schedule.name=plan", "schedule.plan=absent.csv"}), HasSubstr("cannot be read"));
 }
 
 TEST(Rules, KeysThatOtherSchedulesDoNotUseAreAccepted) {
