@@ -38,6 +38,17 @@ void check_schedule(const Deck& deck, int stages) {
   schedules::prove_no_deadlock(schedules::with_communication(result.simulation.log.plan(), placement), placement);
 }
 
+std::string delay_warning(const Deck& deck, int stages) {
+  const auto options = schedule_options(deck, stages);
+  if (!schedules::is_asynchronous(options.name) || options.synchronous_updates > 0 || deck.train.optimizer != "adamw")
+    return "";
+  const std::int64_t delay = schedules::gradient_delay_bound(options, 0);
+  if (delay <= 1) return "";
+  return "warning: under schedule " + options.name + " gradients of the first stage are up to " + std::to_string(delay) +
+         " updates old, and AdamW bears that badly early in training; set schedule.synchronous_updates, or train.optimizer = "
+         "\"muon\", or raise train.microbatches\n";
+}
+
 std::vector<PlannedMemory> planned_memory_by_stage(const Deck& deck, int stages) {
   std::vector<PlannedMemory> result;
   const std::size_t message = static_cast<std::size_t>(message_floats(deck)) * sizeof(float);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/deck/deck.hpp"
@@ -24,6 +25,10 @@ Preflight preflight(const Deck& deck, int stages, std::int64_t updates = 0);
 // The same before every job: throws RunError if the schedule would break its own rules, or if its order with the sends and
 // receives it needs could deadlock, whether sends are buffered or wait for their receives.
 void check_schedule(const Deck& deck, int stages);
+
+// A warning if the deck asks for what is known to train badly: an asynchronous schedule whose gradients are more than one
+// update old, under AdamW from the first update on. Empty if not.
+std::string delay_warning(const Deck& deck, int stages);
 
 // Bytes each stage will allocate, messages included.
 struct PlannedMemory {

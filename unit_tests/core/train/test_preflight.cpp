@@ -1,0 +1,102 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/deck/rules.hpp"
+#include "core/train/predict.hpp"
+#include "core/train/preflight.hpp"
+#include "schedules/simulate/efficiency.hpp"
+#include "unit_tests/core/train/decks.hpp"
+
+namespace minipipe::core {
+namespace {
+
+struct Case {
+  std::string name;
+  int stages;
+  int microbatches;
+};
+
+class EverySchedule : public ::testing::TestWithParam<Case> {};
+
+TEST_P(EverySchedule, IsLegalFreeOfDeadlockAndWithinItsSlots) {
+  const Case& c = GetParam();
+  const Deck deck = tests::small_deck(
+      {"schedule.name=" + c.name, "schedule.chunks=2", "train.microbatches=" + std::to_string(c.microbatches)});
+  EXPECT_NO_THROW(check_schedule(deck, c.stages));
+  const Preflight result = preflight(deck, c.stages);
+  for (int stage = 0; stage < c.stages; ++stage) {
+    EXPECT_LE(result.simulation.peak_in_flight[stage], schedules::activation_slots(schedule_options(deck, c.stages), stage));
+  }
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> result;
+  for (const std::string& name : schedules::schedule_names()) {
+    if (name == "plan") continue;
+    for (const int stages : {2, 4, 8}) {
+      for (const int microbatches : {1, 3, 8}) {
+        if (name == "pipedream-2bw" && microbatches < stages) continue;
+        result.push_back({name, stages, microbatches});
+      }
+    }
+  }
+  return result;
+}
+
+std::string name_of(const ::testing::TestParamInfo<Case>& instance) {
+  const Case& c = instance.param;
+  std::string name = c.name + "_" + std::to_string(c.stages) + "_" + std::to_string(c.microbatches);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Grid, EverySchedule, ::testing::ValuesIn(cases()), name_of);
+
+TEST(Preflight, UtilisationOfFlushIsTheClosedForm) {
+  const Deck deck = tests::small_deck({"schedule.name=1f1b"});
+  EXPECT_NEAR(1 - preflight(deck, 4, 1).simulation.bubble_share, schedules::flush_efficiency(4, 4), 1e-12);
+}
+
+TEST(Preflight, UpdatesAfterEveryBackwardMeanAWindowOfOne) {
+  EXPECT_EQ(tests::small_deck({"schedule.name=pipedream"}).train.microbatches, 1);
+  EXPECT_EQ(tests::small_deck({"schedule.name=async-1f1b"}).train.microbatches, 1);
+  EXPECT_EQ(tests::small_deck({"schedule.name=paci"}).train.microbatches, 4);
+}
+
+TEST(Preflight, LongDelaysUnderAdamWAreWarnedOf) {
+  EXPECT_NE(delay_warning(tests::small_deck({"schedule.name=paci"}), 8).find("up to 2 updates old"), std::string::npos);
+  EXPECT_EQ(delay_warning(tests::small_deck({"schedule.name=paci"}), 4), "") << "one update";
+  EXPECT_EQ(delay_warning(tests::small_deck({"schedule.name=1f1b"}), 8), "");
+  EXPECT_EQ(delay_warning(tests::small_deck({"schedule.name=paci", "schedule.synchronous_updates=5"}), 8), "");
+  EXPECT_EQ(delay_warning(tests::small_deck({"schedule.name=paci", "train.optimizer=muon"}), 8), "");
+}
+
+TEST(Preflight, MemoryCountsWeightVersionsAndMessages) {
+  const Deck deck = tests::small_deck({"schedule.name=pipedream"});
+  const auto memory = planned_memory_by_stage(deck, 4);
+  EXPECT_EQ(memory[0].stage.weight_versions, 3 * memory[0].stage.parameters);
+  EXPECT_EQ(memory[3].stage.weight_versions, 0U);
+  const auto paci = planned_memory_by_stage(tests::small_deck({"schedule.name=paci"}), 4);
+  EXPECT_EQ(paci[0].stage.weight_versions, 0U);
+  // Four slots at both ends of stage 0's only edge, activations and gradients.
+  EXPECT_EQ(paci[0].comm, 2 * 4 * static_cast<std::size_t>(message_floats(deck)) * sizeof(float));
+}
+
+TEST(Predict, AMeasuredLogOfEqualTimesIsPredictedExactly) {
+  const Deck deck = tests::small_deck({"schedule.name=paci", "schedule.order=fixed"});
+  const auto options = schedule_options(deck, 4);
+  const auto measured = schedules::simulate(options, emulated_costs(deck, 4), 16).log;
+  const auto predicted = predict(measured, options, 0);
+  ASSERT_EQ(predicted.ranks.size(), measured.ranks.size());
+  for (std::size_t rank = 0; rank < measured.ranks.size(); ++rank) {
+    ASSERT_EQ(predicted.ranks[rank].size(), measured.ranks[rank].size());
+    for (std::size_t i = 0; i < measured.ranks[rank].size(); ++i) {
+      EXPECT_EQ(predicted.ranks[rank][i].action, measured.ranks[rank][i].action);
+      EXPECT_NEAR(predicted.ranks[rank][i].end_s, measured.ranks[rank][i].end_s, 1e-9);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace minipipe::core
