@@ -39,12 +39,16 @@ enqueue() { # SCHEDULE OPTIMIZER SYNCHRONOUS UPDATES SEED
     "schedule.synchronous_updates=$3 output.evaluation_interval=$4 output.directory=$out/$name" >> "$queue"
 }
 for ((seed = 0; seed < seeds; ++seed)); do
+  # What matters most comes first, so that an interrupted study has something to say.
   for optimizer in adamw muon nadam; do
     enqueue 1f1b $optimizer 0 $equal $seed
-    for synchronous in 0 50; do enqueue paci $optimizer $synchronous $equal $seed; done
+    enqueue paci $optimizer 0 $equal $seed
+    [ $optimizer = muon ] && enqueue paci $optimizer 0 "$longer" $seed
+    enqueue paci $optimizer 50 $equal $seed
   done
   for optimizer in muon adamw nadam; do
-    for synchronous in 0 50; do enqueue paci $optimizer $synchronous "$longer" $seed; done
+    [ $optimizer = muon ] || enqueue paci $optimizer 0 "$longer" $seed
+    enqueue paci $optimizer 50 "$longer" $seed
   done
 done
 
@@ -77,6 +81,6 @@ run_one() { # SINCE UPDATES NAME OVERRIDES...
 }
 export -f run_one
 say "$(wc -l < "$queue") runs, $total updates, $processes side by side"
-since=$(date +%s) 
+since=$(date +%s)
 xargs -P "$processes" -L 1 -a "$queue" bash -c 'run_one "$@"' run_one "$since"
 /usr/bin/python3 jobs/table.py optimizers "$out" --seeds "$seeds" --updates $equal "$longer"

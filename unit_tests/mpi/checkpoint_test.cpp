@@ -1,4 +1,6 @@
 // Checkpoints written by several ranks.
+#include "core/io/checkpoint.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -8,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "core/io/checkpoint.hpp"
 #include "core/io/durable.hpp"
 #include "schedules/error.hpp"
 

@@ -127,7 +127,7 @@ def test_bad_plans():
     refused([GOOD[0], last.replace("1F", "2F").replace("1B", "2B")], "bad.csv: ", "stage 1", "on no rank")
     refused([GOOD[0] + "," + last, ","], "bad.csv: ", "rank 1", "empty row")
     refused(GOOD, "bad.csv", "4", **{"parallel.stages": 4})
-    refused(GOOD, "rank", ranks=4)
+    refused(GOOD, "4 ranks do not fit", "start 2 ranks", ranks=4)
     refused(GOOD, "bad.csv: ", "expected 3", **{"train.microbatches": 3})
     refused(GOOD, "model.layers = 1", "2 stages", **{"model.layers": 1})
     refused(GOOD, "none.csv", "cannot be read", **{"schedule.plan": "none.csv"})
