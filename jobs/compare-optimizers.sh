@@ -75,8 +75,10 @@ run_one() { # SINCE UPDATES NAME OVERRIDES...
   echo "$updates $computed" >> "$out/done.txt"
   awk -v name="$name" -v seconds=$(($(date +%s) - since)) -v total="$total" '
     { done += $1; computed += $2 }
-    END { left = computed > 0 ? seconds * (total - done) / computed : 0
-          printf "%-34s done; %d of %d updates, about %d:%02d:%02d left\n", name, done, total, left / 3600, left % 3600 / 60, left % 60 }
+    END { printf "%-34s done; %d of %d updates", name, done, total
+          left = computed > 0 ? seconds * (total - done) / computed : 0
+          if (computed > 0) printf ", about %d:%02d:%02d left", left / 3600, left % 3600 / 60, left % 60
+          printf "\n" }
   ' "$out/done.txt"
 }
 export -f run_one

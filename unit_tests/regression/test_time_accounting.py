@@ -1,0 +1,82 @@
+"""Every second of every rank has a purpose, and the purposes add up to the wall time; timelines hold prediction and measurement."""
+
+import json
+import math
+from pathlib import Path
+
+import support
+
+STAGES = 4
+EMULATED = {"emulate.enabled": True, "emulate.forward_ms": 2.0, "emulate.backward_ms": 4.0, "emulate.message_bytes": 4096}
+PURPOSES = {"compute", "update", "wait_input", "send", "evaluation", "checkpoint", "output", "other"}
+
+
+def assert_adds_up(out, ranks):
+    seconds = support.summary(out)["seconds"]
+    assert set(seconds) == PURPOSES | {"wall"}, sorted(seconds)
+    for rank in range(ranks):
+        parts = {purpose: seconds[purpose][rank] for purpose in PURPOSES}
+        wall = seconds["wall"][rank]
+        assert all(value >= 0 for value in parts.values()) and parts["compute"] > 0, f"rank {rank}: {parts}"
+        assert math.isclose(sum(parts.values()), wall, rel_tol=0.01), f"rank {rank}: {parts} add up to {sum(parts.values())}, not {wall}"
+    assert all(len(values) == ranks for values in seconds.values()), seconds
+
+
+def events(out):
+    """Spans by process name: [(kind, microbatch, stage or rank row, start)]."""
+    found = json.loads(Path(out, "timeline.json").read_text())["traceEvents"]
+    names = {event["pid"]: event["args"]["name"] for event in found if event["name"] == "process_name"}
+    spans = {name: [] for name in names.values()}
+    for event in found:
+        if event["ph"] == "X":
+            assert event["dur"] >= 0, event
+            spans[names[event["pid"]]].append((event["cat"], event["args"]["microbatch"], event["tid"]))
+    return spans
+
+
+def assert_timeline(out):
+    spans = events(out)
+    assert set(spans) == {"measured", "predicted"}, list(spans)
+    passes = {name: sorted(span for span in found if span[0] in "FBIW") for name, found in spans.items()}
+    assert passes["measured"] and passes["measured"] == passes["predicted"], {name: found[:20] for name, found in passes.items()}
+
+
+def whole_run(schedule, changes, ranks, out):
+    support.train(ranks, out, {"schedule.name": schedule, "parallel.stages": STAGES, **changes})
+    assert_adds_up(out, ranks)
+    assert_timeline(out)
+    return support.summary(out)["seconds"]
+
+
+def test_real():
+    for schedule in ("1f1b", "zb-h1", "paci"):
+        seconds = whole_run(schedule, {"checkpoint.interval": 4}, STAGES, f"real_{schedule}")
+        for purpose in ("evaluation", "checkpoint", "update"):
+            assert all(value > 0 for value in seconds[purpose]), f"{purpose}: {seconds[purpose]}"
+    whole_run("1f1b", {}, 1, "real_one_process")
+
+
+def test_emulated():
+    for schedule in ("1f1b", "zb-h1", "pipedream"):
+        out = f"emulated_{schedule}"
+        seconds = whole_run(schedule, {**EMULATED, "output.evaluation_interval": 0}, STAGES, out)
+        # Sleeping lasts at least as long as asked for: 6 ms per microbatch.
+        microbatches = 8 * (1 if schedule == "pipedream" else 4)
+        assert all(value >= 0.006 * microbatches for value in seconds["compute"]), seconds["compute"]
+
+
+def test_bubble_phases():
+    # What is idle between the first action and the last of a run is warm-up, cool-down or in between.
+    for out in ("emulated_1f1b", "emulated_pipedream"):
+        told = support.summary(out)
+        phases = told["bubble_seconds"]
+        assert set(phases) == {"warm_up", "residual", "cool_down"}, phases
+        for stage in range(STAGES):
+            assert all(values[stage] >= 0 for values in phases.values()), phases
+            idle = sum(values[stage] for values in phases.values())
+            assert idle <= told["seconds"]["wall"][stage], f"stage {stage}: {idle}"
+        assert phases["warm_up"][0] < phases["warm_up"][STAGES - 1], "the last stage starts last"
+
+
+if __name__ == "__main__":
+    support.main([test_real, test_emulated, test_bubble_phases])
