@@ -68,6 +68,14 @@ struct StageBytes {
   std::size_t activations = 0;      // activation slots and workspaces
 
   std::size_t total() const { return parameters + gradients + optimizer + weight_versions + activations; }
+  StageBytes& operator+=(const StageBytes& other) {
+    parameters += other.parameters;
+    gradients += other.gradients;
+    optimizer += other.optimizer;
+    weight_versions += other.weight_versions;
+    activations += other.activations;
+    return *this;
+  }
   friend bool operator==(const StageBytes&, const StageBytes&) = default;
 };
 

@@ -11,6 +11,7 @@
 #include "core/train/gather.hpp"
 #include "core/train/options.hpp"
 #include "core/train/predict.hpp"
+#include "core/train/preflight.hpp"
 #include "core/train/trainer.hpp"
 #include "schedules/simulate/bubbles.hpp"
 
@@ -18,33 +19,16 @@ namespace minipipe::core {
 
 namespace {
 
-struct RankMemory {
-  std::uint64_t parameters = 0;
-  std::uint64_t gradients = 0;
-  std::uint64_t optimizer = 0;
-  std::uint64_t weight_versions = 0;
-  std::uint64_t activations = 0;
-  std::uint64_t comm = 0;
-
-  std::uint64_t total() const { return parameters + gradients + optimizer + weight_versions + activations + comm; }
-};
-
 struct StagePeak {
   int stage;
   std::int64_t in_flight;
 };
 
-RankMemory memory_of(Pipeline& pipeline) {
-  RankMemory memory;
+PlannedMemory memory_of(Pipeline& pipeline) {
+  PlannedMemory memory;
   for (LocalStage& stage : pipeline.stages()) {
-    memory.comm += static_cast<std::uint64_t>(stage.message_bytes());
-    if (!stage.model) continue;
-    const StageBytes bytes = stage.model->bytes();
-    memory.parameters += bytes.parameters;
-    memory.gradients += bytes.gradients;
-    memory.optimizer += bytes.optimizer;
-    memory.weight_versions += bytes.weight_versions;
-    memory.activations += bytes.activations;
+    memory.comm += static_cast<std::size_t>(stage.message_bytes());
+    if (stage.model) memory.stage += stage.model->bytes();
   }
   return memory;
 }
@@ -63,7 +47,7 @@ Summary Trainer::summarise() {
   const bool real = !deck_.emulate.enabled;
   const double rate = real ? measure_gemm_rate<float>(ExecutionSpace(), shape.m, shape.n, shape.k) : 0;
   const auto rates = first_of_each(gather(comm_.get(), std::vector<double>{rate}));
-  const auto memory = first_of_each(gather(comm_.get(), std::vector<RankMemory>{memory_of(*pipeline_)}));
+  const auto memory = first_of_each(gather(comm_.get(), std::vector<PlannedMemory>{memory_of(*pipeline_)}));
   std::vector<StagePeak> peaks;
   for (const LocalStage& stage : pipeline_->stages()) peaks.push_back({stage.index, stage.executor->peak_in_flight()});
   const auto all_peaks = gather(comm_.get(), peaks);
@@ -116,7 +100,7 @@ Summary Trainer::summarise() {
     summary.final_loss = final_loss_;
     summary.validation_loss = validation_loss_;
   }
-  for (const RankMemory& rank : memory) summary.peak_bytes.push_back(rank.total());
+  for (const PlannedMemory& rank : memory) summary.peak_bytes.push_back(rank.total());
   for (const Histogram& gaps : versions_.gaps()) {
     summary.version_gap_max.push_back(largest(gaps));
     summary.version_gap_mean.push_back(mean(gaps));
@@ -141,11 +125,12 @@ Summary Trainer::summarise() {
   }
   trace_->write_versions({versions_.gaps(), versions_.delays(), versions_.skew()});
   for (std::size_t r = 0; r < memory.size(); ++r) {
-    trace_->write_memory(static_cast<int>(r), {{"parameters", memory[r].parameters},
-                                               {"gradients", memory[r].gradients},
-                                               {"optimizer", memory[r].optimizer},
-                                               {"weight_versions", memory[r].weight_versions},
-                                               {"activations", memory[r].activations},
+    const StageBytes& stage = memory[r].stage;
+    trace_->write_memory(static_cast<int>(r), {{"parameters", stage.parameters},
+                                               {"gradients", stage.gradients},
+                                               {"optimizer", stage.optimizer},
+                                               {"weight_versions", stage.weight_versions},
+                                               {"activations", stage.activations},
                                                {"comm", memory[r].comm}});
   }
   trace_->flush();
