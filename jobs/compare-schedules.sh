@@ -2,12 +2,12 @@
 # Every schedule on eight emulated ranks (real messages, slept compute) beside the simulator and, where there is one, the closed
 # form: efficiency, activations, weight copies, version gaps, for m = 8, 16, 32 microbatches per update. A second table has what
 # link latency and one slow stage do to PACI.
-#   jobs/compare-schedules.sh [OUT]       (default runs/schedules; OUT/table.json has the rows)
+#   jobs/compare-schedules.sh [OUT]       (default runs/schedules; OUT/table.json has the rows; runs that are there are kept)
 #   jobs/compare-schedules.sh --table OUT       prints the tables of runs that are there
 # Efficiency = compute time of all microbatches on one rank / time from the first action to the last. All runs have M = 128
 # microbatches and no drain but the last, so the fill and drain of the whole run count: asynchronous 1 / (1 + (N-1) / M); flush
 # schedules pay theirs at every update.
-# On a machine with other work to do, sleepers wake up late; as root: chrt -r 1 jobs/compare-schedules.sh
+# On a machine with other work to do sleepers wake up late, and the emulated figures are low.
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
 
@@ -41,7 +41,8 @@ for m in 8 16 32; do
     enqueue "$schedule-$m" $((total / m)) "schedule.name=$schedule train.microbatches=$m $two"
   done
   for limit in 1 2; do
-    enqueue "zb-auto-${limit}n-$m" $((total / m)) "schedule.name=zb-auto train.microbatches=$m schedule.memory_limit=$((limit * ranks)).0"
+    enqueue "zb-auto-${limit}n-$m" $((total / m)) "schedule.name=zb-auto train.microbatches=$m" \
+      "schedule.memory_limit=$((limit * ranks)).0"
   done
 done
 # These update after every microbatch, whatever m is.
@@ -61,19 +62,26 @@ done
 
 count=$(wc -l < "$queue")
 say "$count runs of $total microbatches"
-number=0
+number=0 ran=0
+fail() { die "$1 failed: see $out/$1/$2"; }
 while read -r name steps overrides; do
   # shellcheck disable=SC2086
   set -- run.name="$name" run.steps="$steps" output.directory="$out/$name" $overrides
-  rm -rf "${out:?}/$name"
-  mkdir -p "$out/$name"
-  mpirun_minipipe $ranks train "$deck" "$@" > "$out/$name/log.txt" 2>&1 < /dev/null || die "$name failed: see $out/$name/log.txt"
-  "$minipipe" simulate "$deck" "$@" --updates "$steps" > "$out/$name/simulated.txt" 2>&1 < /dev/null || die "$name failed: see $out/$name/simulated.txt"
-  # The memory plan of the same schedule with real compute: slept compute holds no weights.
-  "$minipipe" check "$deck" "$@" emulate.enabled=false > "$out/$name/check.txt" 2>&1 < /dev/null || die "$name failed: see $out/$name/check.txt"
-  rm -rf "${out:?}/$name/checkpoints"
+  folder=$out/$name
+  key=$(printf '%s ' "$@" | cat - "$deck" | sha256sum)
   number=$((number + 1))
-  left=$((SECONDS * (count - number) / number))
+  if [ "$(cat "$folder/made_of" 2> /dev/null)" != "$key" ]; then
+    rm -rf "${folder:?}"
+    mkdir -p "$folder"
+    mpirun_minipipe $ranks train "$deck" "$@" > "$folder/log.txt" 2>&1 < /dev/null || fail "$name" log.txt
+    "$minipipe" simulate "$deck" "$@" --updates "$steps" > "$folder/simulated.txt" 2>&1 < /dev/null || fail "$name" simulated.txt
+    # The memory plan of the same schedule with real compute: slept compute holds no weights.
+    "$minipipe" check "$deck" "$@" emulate.enabled=false > "$folder/check.txt" 2>&1 < /dev/null || fail "$name" check.txt
+    rm -rf "${folder:?}/checkpoints" "$folder/timeline.json"
+    echo "$key" > "$folder/made_of"
+    ran=$((ran + 1))
+  fi
+  left=$((ran > 0 ? SECONDS * (count - number) / ran : 0))
   printf -- '-- %2d of %d %-24s about %d:%02d left\n' $number "$count" "$name" $((left / 60)) $((left % 60))
 done < "$queue"
 /usr/bin/python3 jobs/table.py schedules "$out"

@@ -20,7 +20,7 @@ ORDER += ["paci", "async-1f1b", "pipedream", "pipedream-2bw", "pipemare"]
 
 
 def closed_form(schedule, m):
-    """Efficiency of a whole run of TOTAL microbatches with m per update, or None. Sources: schedules/simulate/efficiency.hpp."""
+    """Efficiency of a whole run of TOTAL microbatches, m per update, or None. Sources: schedules/simulate/efficiency.hpp."""
     n, updates = RANKS, TOTAL // m
     if schedule in ("gpipe", "1f1b"):
         return m / (m + n - 1)
@@ -44,7 +44,8 @@ class Emulated:
         self.folder = folder
         self.summary = json.loads((folder / "summary.json").read_text())
         with h5py.File(folder / "trace.h5", "r") as file:
-            logs = [{name: log["actions"][name][...] for name in ("kind", "stage", "start_s", "end_s")} for log in file["ranks"].values()]
+            names = ("kind", "stage", "start_s", "end_s")
+            logs = [{name: log["actions"][name][...] for name in names} for log in file["ranks"].values()]  # one per stage
         actions = {name: np.concatenate([log[name] for log in logs]) for name in logs[0]}
         actions["kind"] = np.array([kind.decode() if isinstance(kind, bytes) else str(kind) for kind in actions["kind"]])
         order = np.argsort(actions["end_s"], kind="stable")
@@ -71,11 +72,16 @@ class Emulated:
         return float(max(np.cumsum(change[rank_of == rank]).max() for rank in range(RANKS)) * RANKS / stages)
 
     def copies(self):
-        """Weights kept per parameter, most over the stages (PipeMare: weights and a velocity)."""
+        """Weights kept per parameter, most over the stages (PipeMare: weights, a velocity, corrected weights)."""
         text = (self.folder / "check.txt").read_text()
         text = text[re.search(r"^ *stage +parameters", text, re.MULTILINE).end():]
         rows = [line.split() for line in text.splitlines() if re.match(r" *\d+ ", line)]
         return max(1 + int(row[4]) / int(row[1]) for row in rows)
+
+
+def is_there(folder):
+    """True behind a run that came to its end."""
+    return (folder / "made_of").exists()
 
 
 def show(value, form):
@@ -95,6 +101,8 @@ def schedules(out, _):
         for schedule in ORDER:
             each = schedule in ("async-1f1b", "pipedream")
             folder = out / f"{schedule}-{1 if each else m}"
+            if not is_there(folder):
+                continue
             run, closed = Emulated(folder), closed_form(schedule, 1 if each else m)
             emulated, simulated = run.efficiency(), run.simulated()
             row = {"schedule": schedule, "microbatches": m, "emulated": emulated, "simulated": simulated, "closed_form": closed,
@@ -111,7 +119,7 @@ def schedules(out, _):
     outside = [r for r in rows if abs(r["emulated_over_simulated"]) > 0.03 or abs(r["simulated_over_closed"] or 0) > 0.001]
     print(f"\nmarked !: emulated beyond 3 % of simulated, or simulated beyond 0.1 % of the closed form: {len(outside)} of {len(rows)}")
     print("gaps: in updates, largest over the stages; mean of the first stage over the whole run, its fill included. weights: copies"
-          "\nper parameter on the stage that has most, PipeMare's velocity counted. async-1f1b and pipedream update after every"
+          "\nper parameter on the stage that has most, PipeMare's velocity and corrected weights counted. async-1f1b and pipedream update after every"
           "\nmicrobatch: the same run in all three tables. no closed form: searched schedules; zb-h2, zb-v with m too small to fill.")
     table = {"schedules": rows, "effects": effects(out)}
     (out / "table.json").write_text(json.dumps(table, indent=1) + "\n")
@@ -119,11 +127,15 @@ def schedules(out, _):
 
 def effects(out):
     rows = []
+    if not is_there(out / "paci-8"):
+        return rows
     plain = Emulated(out / "paci-8")
     print(f"\nPACI, a = 8, link latency c per message (relative to the run without: fill and drain are left out as far as they can be)"
           f"\n{'c / F':>6} {'emulated':>9} {'simulated':>9} {'1/(1+2(N-1)c/(N(F+B)))':>23} {'emu/sim':>10} {'sim/form':>10}")
     for tenths in (1, 5, 10):
-        run, latency = Emulated(out / f"latency-{tenths}"), 1e-3 * tenths
+        if not is_there(out / f"latency-{tenths}"):
+            continue
+        run, latency = Emulated(out / f"latency-{tenths}"), 0.1 * tenths * FORWARD
         closed = 1 / (1 + 2 * (RANKS - 1) * latency / (RANKS * WORK))
         emulated, simulated = run.efficiency() / plain.efficiency(), run.simulated() / plain.simulated()
         rows.append({"effect": "latency", "latency_over_forward": latency / FORWARD, "emulated": emulated, "simulated": simulated,
@@ -134,6 +146,8 @@ def effects(out):
           f"\n{'factor':>6} {'order':>15} {'emulated':>9} {'simulated':>9} {'emu/sim':>10}")
     for hundredths in (150, 200):
         for ready in ("alternate", "backward_first"):
+            if not is_there(out / f"slow-{ready}-{hundredths}"):
+                continue
             run = Emulated(out / f"slow-{ready}-{hundredths}")
             factor = hundredths / 100
             emulated, simulated = 1 / (run.efficiency() * factor), 1 / (run.simulated() * factor)
@@ -149,8 +163,8 @@ REFERENCE = {("1f1b", "adamw", 0): (2.225, None), ("paci", "adamw", 0): (3.097, 
 
 def losses(out, name, seeds):
     """Validation losses of the seeds that are there."""
-    files = [out / f"{name}-seed{seed}" / "summary.json" for seed in range(seeds)]
-    return [json.loads(file.read_text())["validation_loss"] for file in files if file.exists()]
+    folders = [out / f"{name}-seed{seed}" for seed in range(seeds)]
+    return [json.loads((f / "summary.json").read_text())["validation_loss"] for f in folders if is_there(f)]
 
 
 def spread(values):

@@ -25,7 +25,8 @@ def learns_and_agrees(optimizer):
 
 def resumes(optimizer, schedule):
     more = {"schedule.name": schedule}
-    whole, pieces = f"{optimizer}_4" if schedule == "1f1b" else f"{optimizer}_{schedule}_whole", f"{optimizer}_{schedule}_pieces"
+    whole = f"{optimizer}_4" if schedule == "1f1b" else f"{optimizer}_{schedule}_whole"
+    pieces = f"{optimizer}_{schedule}_pieces"
     if schedule != "1f1b":
         support.train(4, whole, changes(optimizer, more))
     stop = {**more, "run.time_limit": 1e-3, "run.resume": "latest"}

@@ -17,7 +17,8 @@ def reference(microbatches, stages=4):
 
 
 def runs_and_agrees(plan, microbatches, ranks, stages=4):
-    changes = {**DECK, "train.microbatches": microbatches, "parallel.stages": stages, "schedule.name": "plan", "schedule.plan": plan}
+    changes = {**DECK, "train.microbatches": microbatches, "parallel.stages": stages}
+    changes = {**changes, "schedule.name": "plan", "schedule.plan": plan}
     for number in (1, ranks):
         out = f"{Path(plan).stem}_{number}"
         support.train(number, out, changes)

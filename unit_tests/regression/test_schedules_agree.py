@@ -34,7 +34,8 @@ def all_agree(microbatches):
             support.train(number, out, {**changes, **schedule})
             support.assert_same_trace(reference, out, NAMES)
     plan = f"plan_{microbatches}.csv"
-    support.run(1, "simulate", "deck.toml", *support.overrides({**changes, **SCHEDULES["zb-v"][0]}), "--updates", "1", "--export", plan)
+    exported = support.overrides({**changes, **SCHEDULES["zb-v"][0]})
+    support.run(1, "simulate", "deck.toml", *exported, "--updates", "1", "--export", plan)
     for number in (1, 2):
         out = f"plan_{microbatches}_{number}"
         support.train(number, out, {**changes, "schedule.name": "plan", "schedule.plan": plan})

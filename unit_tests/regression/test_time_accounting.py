@@ -1,4 +1,4 @@
-"""Every second of every rank has a purpose, and the purposes add up to the wall time; timelines hold prediction and measurement."""
+"""Every second of every rank has a purpose, and the purposes add up to the wall time; timelines hold prediction and measure."""
 
 import json
 import math
@@ -18,7 +18,8 @@ def assert_adds_up(out, ranks):
         parts = {purpose: seconds[purpose][rank] for purpose in PURPOSES}
         wall = seconds["wall"][rank]
         assert all(value >= 0 for value in parts.values()) and parts["compute"] > 0, f"rank {rank}: {parts}"
-        assert math.isclose(sum(parts.values()), wall, rel_tol=0.01), f"rank {rank}: {parts} add up to {sum(parts.values())}, not {wall}"
+        told = sum(parts.values())
+        assert math.isclose(told, wall, rel_tol=0.01), f"rank {rank}: {parts} add up to {told}, not {wall}"
     assert all(len(values) == ranks for values in seconds.values()), seconds
 
 
@@ -38,7 +39,7 @@ def assert_timeline(out):
     spans = events(out)
     assert set(spans) == {"measured", "predicted"}, list(spans)
     passes = {name: sorted(span for span in found if span[0] in "FBIW") for name, found in spans.items()}
-    assert passes["measured"] and passes["measured"] == passes["predicted"], {name: found[:20] for name, found in passes.items()}
+    assert passes["measured"] and passes["measured"] == passes["predicted"], passes
 
 
 def whole_run(schedule, changes, ranks, out):
