@@ -28,7 +28,7 @@ struct AttentionTensors {
 template <class T>
 AttentionTensors<T> attention_tensors(TensorCursor<T>& next);
 
-// Per row (2 + (C + 2 G D)/C) C + 1 or 2 + H floats beside the input.
+// Per row 3 C + 2 G D + H + 1 floats beside the input; with LayerNorm one more.
 struct AttentionActivations {
   Place input;               // [R, C]: written by whoever comes before
   NormPlaces norm;           // its output [R, C]
