@@ -26,6 +26,8 @@ struct Deck {
     int layers = 8;
     int width = 128;
     int heads = 4;
+    int kv_heads = 0;
+    int hidden = 0;
     int vocab = 256;
     int context = 128;
     bool tied = false;

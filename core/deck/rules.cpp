@@ -50,8 +50,7 @@ std::string str(std::int64_t value) { return std::to_string(value); }
 std::string plural(std::int64_t count, const std::string& noun) { return str(count) + " " + noun + (count == 1 ? "" : "s"); }
 
 void check_reserved(Rules& rules, const Deck& deck) {
-  rules.available("model", "family", {"gpt2"});
-  rules.available("train", "recompute", {"none"});
+  rules.available("model", "family", {"gpt2", "llama"});
   rules.available("schedule", "name", schedules::schedule_names());
   rules.available("parallel", "mode", {"ddp"});
   rules.available("precision", "compute", {"fp32"});
@@ -64,6 +63,15 @@ void check_training(Rules& rules, const Deck& deck) {
   const Deck::Train& train = deck.train;
   rules.require(model.width % model.heads == 0, "model", "width",
                 "is not a multiple of model.heads = " + str(model.heads) + "; change one of them");
+  const int kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
+  rules.require(model.heads % kv_heads == 0, "model", "kv_heads",
+                "does not divide model.heads = " + str(model.heads) + "; change one of them, or use 0 for as many");
+  rules.require(model.family != "gpt2" || kv_heads == model.heads, "model", "kv_heads",
+                "model.family = \"gpt2\" has as many key-value heads as heads; use 0, or model.family = \"llama\"");
+  rules.require(model.family != "llama" || model.width % model.heads != 0 || model.width / model.heads % 2 == 0, "model",
+                "heads",
+                "rotary positions turn pairs of features, but model.width / model.heads = " + str(model.width / model.heads) +
+                    " is odd; change one of them");
   rules.require(train.sequence <= model.context, "train", "sequence",
                 "is longer than model.context = " + str(model.context) + "; lower it or raise model.context");
   rules.require(train.warmup_steps <= run.steps, "train", "warmup_steps",

@@ -128,8 +128,10 @@ Table make_table() {
       .row("layers", &D::Model::layers, at_least(1), keep, "transformer blocks")
       .row("width", &D::Model::width, at_least(1), keep, "size of the residual stream")
       .row("heads", &D::Model::heads, at_least(1), keep, "attention heads; width / heads is the head size")
+      .row("kv_heads", &D::Model::kv_heads, at_least(0), keep, "heads of keys and values, each shared by heads / kv_heads heads (llama); 0 = heads")
+      .row("hidden", &D::Model::hidden, at_least(0), keep, "features inside the MLP; 0 = 4 width (gpt2), 8/3 width in whole 256s (llama)")
       .row("vocab", &D::Model::vocab, at_least(2), keep, "number of tokens")
-      .row("context", &D::Model::context, at_least(1), keep, "longest sequence: rows of the position embedding")
+      .row("context", &D::Model::context, at_least(1), keep, "longest sequence; rows of the position embedding (gpt2)")
       .row("tied", &D::Model::tied, any(), keep, "one matrix for token embedding and head (one stage only)")
       .row("dropout", &D::Model::dropout, below(0, 1), keep, "probability that an activation is dropped");
   t.block("data", &D::data, "token files")
@@ -151,7 +153,7 @@ Table make_table() {
       .row("muon_momentum", &D::Train::muon_momentum, below(0, 1), keep, "muon: momentum of the hidden matrices")
       .row("clip", &D::Train::clip, one_of({"none", "global", "stage"}), keep, "gradient-norm clipping over the whole model (flush schedules only) or in each stage")
       .row("clip_norm", &D::Train::clip_norm, above(0), keep, "largest gradient norm that clipping leaves alone")
-      .row("recompute", &D::Train::recompute, one_of({"none", "attention", "block"}), keep, "activations computed again in the backward");
+      .row("recompute", &D::Train::recompute, one_of({"none", "attention", "block"}), keep, "activations computed again in the backward, with its weights: none, attention's, or all but each block's input");
   t.block("schedule", &D::schedule, "the pipeline schedule")
       .row("name", &D::Schedule::name, one_of({"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "zb-auto", "paci", "async-1f1b", "pipedream", "pipedream-2bw", "pipemare", "plan"}), keep, "schedule")
       .row("order", &D::Schedule::order, one_of({"dynamic", "fixed"}), keep, "paci: dynamic reacts to arrivals; fixed does not, so the loss is reproducible")

@@ -68,30 +68,31 @@ KOKKOS_INLINE_FUNCTION void store_tile(const TeamMember& team, T* target, std::i
 
 }  // namespace
 
-// One team per head: the gradient of the queries is added up over key tiles in ascending order, in place.
+// One team per key-value head: the gradients of its keys and values are added up over its query heads, that of the queries over
+// key tiles in ascending order, in place.
 template <class T>
-void attention_backward(const ExecutionSpace& space, Matrix<T> qkv_gradient, ConstMatrix<T> output_gradient, ConstMatrix<T> qkv,
-                        ConstMatrix<T> out, ConstVector<T> logsumexp, const AttentionShape& shape, const Dropout& dropout) {
+void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient, ConstMatrix<T> output_gradient,
+                        const Qkv<const T>& qkv, ConstMatrix<T> out, ConstVector<T> logsumexp, const AttentionShape& shape,
+                        const Dropout& dropout) {
   const std::int64_t rows = shape.batch * shape.sequence, columns = extent(out, 1);
-  require_attention(extent(out, 0) == rows && extent(qkv, 0) == rows && extent(qkv, 1) == 3 * columns &&
-                        extent(qkv_gradient, 0) == rows && extent(qkv_gradient, 1) == 3 * columns &&
-                        extent(output_gradient, 0) == rows && extent(output_gradient, 1) == columns &&
-                        extent(logsumexp, 0) == rows * shape.heads,
+  require_attention(extent(out, 0) == rows && fits_attention(qkv, shape, columns) &&
+                        fits_attention<const T>(qkv_gradient, shape, columns) && extent(output_gradient, 0) == rows &&
+                        extent(output_gradient, 1) == columns && extent(logsumexp, 0) == rows * shape.heads,
                     shape, columns, dropout, "attention_backward");
   const AttentionSizes z(shape, columns);
   const DropoutMask<T> mask(dropout);
   const bool masked = dropout.probability > 0;
   const T score_scale = static_cast<T>(1 / std::sqrt(static_cast<double>(z.depth)));
+  const Columns<const T> queries_of = qkv.q, keys_of = qkv.k, values_of = qkv.v;
+  const Columns<T> to_queries = qkv_gradient.q, to_keys = qkv_gradient.k, to_values = qkv_gradient.v;
   Kokkos::parallel_for(
       "minipipe::attention::backward",
-      attention_policy(space, shape.batch * shape.heads, BackwardTiles<T>::elements(z) * sizeof(T)),
+      attention_policy(space, shape.batch * z.groups, BackwardTiles<T>::elements(z) * sizeof(T)),
       KOKKOS_LAMBDA(const TeamMember& team) {
         const BackwardTiles<T> t(static_cast<T*>(team.team_shmem().get_shmem(BackwardTiles<T>::elements(z) * sizeof(T))), z);
-        const std::int64_t head = team.league_rank();
-        const std::int64_t first_row = head / z.heads * z.sequence;
-        const std::int64_t column = head % z.heads * z.depth;
-        const T* source = qkv.data() + first_row * z.stride + column;
-        T* target = qkv_gradient.data() + first_row * z.stride + column;
+        const std::int64_t entry = team.league_rank() / z.groups, group = team.league_rank() % z.groups;
+        const std::int64_t first_row = entry * z.sequence;
+        const std::int64_t shared_column = group * z.depth;
         const int wide = z.padded_depth, depth = z.depth;
         const auto zero = [](int) { return 0; };
         const auto all_depth = [=](int) { return depth; };
@@ -99,20 +100,29 @@ void attention_backward(const ExecutionSpace& space, Matrix<T> qkv_gradient, Con
         for (int key_tile = 0; key_tile < z.tiles; ++key_tile) {
           const std::int64_t first_key = static_cast<std::int64_t>(key_tile) * attention_tile;
           const int keys = z.filled(key_tile), padded_keys = round_up(keys, tile_rows);
-          const T* keys_source = source + first_key * z.stride + z.width;
-          load_tile(team, t.k, padded_keys, wide, keys_source, z.stride, keys, depth, score_scale);
-          load_transposed(team, t.k_transposed, attention_tile, keys_source, z.stride, keys, depth);
-          load_transposed(team, t.v_transposed, attention_tile, keys_source + z.width, z.stride, keys, depth);
-          load_tile(team, t.dk, padded_keys, wide, keys_source, z.stride, 0, depth, T(1));
-          load_tile(team, t.dv, padded_keys, wide, keys_source, z.stride, 0, depth, T(1));
-          for (int tile = key_tile; tile < z.tiles; ++tile) {
+          const std::int64_t key_row = first_row + first_key;
+          const T* keys_source = keys_of.data + key_row * keys_of.stride + shared_column;
+          const T* values_source = values_of.data + key_row * values_of.stride + shared_column;
+          load_tile(team, t.k, padded_keys, wide, keys_source, keys_of.stride, keys, depth, score_scale);
+          load_transposed(team, t.k_transposed, attention_tile, keys_source, keys_of.stride, keys, depth);
+          load_transposed(team, t.v_transposed, attention_tile, values_source, values_of.stride, keys, depth);
+          load_tile(team, t.dk, padded_keys, wide, keys_source, keys_of.stride, 0, depth, T(1));
+          load_tile(team, t.dv, padded_keys, wide, keys_source, keys_of.stride, 0, depth, T(1));
+          const int query_tiles = z.tiles - key_tile;
+          for (int pair = 0; pair < z.share * query_tiles; ++pair) {  // query heads, and the tiles of each
+            const std::int64_t query_head = group * z.share + pair / query_tiles;
+            const int tile = key_tile + pair % query_tiles;
+            const std::int64_t head = entry * z.heads + query_head;  // over the batch
+            const std::int64_t column = query_head * z.depth;
             const std::int64_t first_query = static_cast<std::int64_t>(tile) * attention_tile;
             const int queries = z.filled(tile), padded = round_up(queries, tile_rows);
             const bool diagonal = key_tile == tile;
             const std::int64_t query_row = first_row + first_query;
             const T* gradient = output_gradient.data() + query_row * z.width + column;
             const T* result = out.data() + query_row * z.width + column;
-            load_tile(team, t.q, padded, wide, source + first_query * z.stride, z.stride, queries, depth, score_scale);
+            T* target = to_queries.data + query_row * to_queries.stride + column;
+            load_tile(team, t.q, padded, wide, queries_of.data + query_row * queries_of.stride + column, queries_of.stride,
+                      queries, depth, score_scale);
             load_tile(team, t.dout, padded, wide, gradient, z.width, queries, depth, T(1));
             const auto seen = [=](int i) { return diagonal && i + tile_rows < keys ? i + tile_rows : keys; };
             const auto seen_columns = [=](int i) { return round_up(seen(i), tile_columns); };
@@ -147,24 +157,23 @@ void attention_backward(const ExecutionSpace& space, Matrix<T> qkv_gradient, Con
             const auto to = [=](int) { return queries; };
             tile_multiply<true, true>(team, padded_keys, t.dv, wide, t.p, attention_tile, t.dout, wide, from, to, all_columns);
             tile_multiply<true, true>(team, padded_keys, t.dk, wide, t.ds, attention_tile, t.q, wide, from, to, all_columns);
-            if (key_tile == 0) {
-              load_tile(team, t.dq, padded, wide, source, z.stride, 0, depth, T(1));
-            } else {
-              load_tile(team, t.dq, padded, wide, static_cast<const T*>(target + first_query * z.stride), z.stride, queries,
-                        depth, T(1));
-            }
+            // The first time there is nothing to add to.
+            load_tile(team, t.dq, padded, wide, static_cast<const T*>(target), to_queries.stride, key_tile == 0 ? 0 : queries,
+                      depth, T(1));
             tile_multiply<false, true>(team, padded, t.dq, wide, t.ds, attention_tile, t.k, wide, zero, seen, all_columns);
-            store_tile(team, target + first_query * z.stride, z.stride, t.dq, wide, queries, depth);
+            store_tile(team, target, to_queries.stride, t.dq, wide, queries, depth);
           }
-          store_tile(team, target + first_key * z.stride + z.width, z.stride, t.dk, wide, keys, depth);
-          store_tile(team, target + first_key * z.stride + 2 * z.width, z.stride, t.dv, wide, keys, depth);
+          store_tile(team, to_keys.data + key_row * to_keys.stride + shared_column, to_keys.stride, t.dk, wide, keys, depth);
+          store_tile(team, to_values.data + key_row * to_values.stride + shared_column, to_values.stride, t.dv, wide, keys,
+                     depth);
         }
       });
 }
 
-template void attention_backward<float>(const ExecutionSpace&, Matrix<float>, ConstMatrix<float>, ConstMatrix<float>,
+template void attention_backward<float>(const ExecutionSpace&, const Qkv<float>&, ConstMatrix<float>, const Qkv<const float>&,
                                         ConstMatrix<float>, ConstVector<float>, const AttentionShape&, const Dropout&);
-template void attention_backward<double>(const ExecutionSpace&, Matrix<double>, ConstMatrix<double>, ConstMatrix<double>,
-                                         ConstMatrix<double>, ConstVector<double>, const AttentionShape&, const Dropout&);
+template void attention_backward<double>(const ExecutionSpace&, const Qkv<double>&, ConstMatrix<double>,
+                                         const Qkv<const double>&, ConstMatrix<double>, ConstVector<double>,
+                                         const AttentionShape&, const Dropout&);
 
 }  // namespace minipipe::core

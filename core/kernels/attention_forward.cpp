@@ -75,15 +75,15 @@ KOKKOS_INLINE_FUNCTION void online_softmax_row(const ForwardTiles<T>& t, const A
 }  // namespace
 
 template <class T>
-void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> logsumexp, ConstMatrix<T> qkv,
+void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> logsumexp, const Qkv<const T>& qkv,
                        const AttentionShape& shape, const Dropout& dropout) {
   const std::int64_t rows = shape.batch * shape.sequence, columns = extent(out, 1);
-  require_attention(extent(out, 0) == rows && extent(qkv, 0) == rows && extent(qkv, 1) == 3 * columns &&
-                        extent(logsumexp, 0) == rows * shape.heads,
+  require_attention(extent(out, 0) == rows && fits_attention(qkv, shape, columns) && extent(logsumexp, 0) == rows * shape.heads,
                     shape, columns, dropout, "attention_forward");
   const AttentionSizes z(shape, columns);
   const DropoutMask<T> mask(dropout);
   const bool masked = dropout.probability > 0;
+  const Columns<const T> queries_of = qkv.q, keys_of = qkv.k, values_of = qkv.v;
   const T score_scale = static_cast<T>(1 / std::sqrt(static_cast<double>(z.depth)));
   Kokkos::parallel_for(
       "minipipe::attention::forward",
@@ -96,8 +96,9 @@ void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> log
         const std::int64_t column = head % z.heads * z.depth;
         const std::int64_t first_query = static_cast<std::int64_t>(tile) * attention_tile;
         const int queries = z.filled(tile), padded = round_up(queries, tile_rows);
-        const T* source = qkv.data() + first_row * z.stride + column;
-        load_tile(team, t.q, padded, z.padded_depth, source + first_query * z.stride, z.stride, queries, z.depth, score_scale);
+        const std::int64_t shared_column = head % z.heads / z.share * z.depth;  // of the key-value head
+        load_tile(team, t.q, padded, z.padded_depth, queries_of.data + (first_row + first_query) * queries_of.stride + column,
+                  queries_of.stride, queries, z.depth, score_scale);
         Kokkos::parallel_for(Kokkos::TeamThreadRange(team, padded), [&](const int i) {
           t.largest[i] = lowest_value<T>;
           t.total[i] = 0;
@@ -110,9 +111,11 @@ void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> log
           const std::int64_t first_key = static_cast<std::int64_t>(key_tile) * attention_tile;
           const int keys = z.filled(key_tile);
           const bool diagonal = key_tile == tile;
-          const T* keys_source = source + first_key * z.stride + z.width;
-          load_transposed(team, t.k, attention_tile, keys_source, z.stride, keys, z.depth);
-          load_tile(team, t.v, round_up(keys, tile_rows), z.padded_depth, keys_source + z.width, z.stride, keys, z.depth, T(1));
+          const std::int64_t key_row = first_row + first_key;
+          load_transposed(team, t.k, attention_tile, keys_of.data + key_row * keys_of.stride + shared_column, keys_of.stride,
+                          keys, z.depth);
+          load_tile(team, t.v, round_up(keys, tile_rows), z.padded_depth,
+                    values_of.data + key_row * values_of.stride + shared_column, values_of.stride, keys, z.depth, T(1));
           // Keys that any query of the row block starting at i sees.
           const auto seen = [=](int i) { return diagonal && i + tile_rows < keys ? i + tile_rows : keys; };
           const auto zero = [](int) { return 0; };
@@ -141,9 +144,9 @@ void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> log
       });
 }
 
-template void attention_forward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>, ConstMatrix<float>,
+template void attention_forward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>, const Qkv<const float>&,
                                        const AttentionShape&, const Dropout&);
-template void attention_forward<double>(const ExecutionSpace&, Matrix<double>, Vector<double>, ConstMatrix<double>,
+template void attention_forward<double>(const ExecutionSpace&, Matrix<double>, Vector<double>, const Qkv<const double>&,
                                         const AttentionShape&, const Dropout&);
 
 }  // namespace minipipe::core

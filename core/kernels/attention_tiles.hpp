@@ -13,18 +13,19 @@ namespace minipipe::core {
 inline constexpr int attention_tile = on_host ? 64 : 16;
 
 struct AttentionSizes {
-  std::int64_t sequence = 0, heads = 0, width = 0, stride = 0, mask_groups = 0;
-  int depth = 0, padded_depth = 0, tiles = 0;
+  std::int64_t sequence = 0, heads = 0, groups = 0, width = 0, mask_groups = 0;
+  int depth = 0, padded_depth = 0, tiles = 0, share = 1;  // share: query heads of a key-value head
 
   AttentionSizes(const AttentionShape& shape, std::int64_t columns)
       : sequence(shape.sequence),
         heads(shape.heads),
+        groups(shape.groups()),
         width(columns),
-        stride(3 * columns),
         mask_groups((shape.sequence + 3) / 4),
         depth(static_cast<int>(columns / shape.heads)),
         padded_depth(round_up(depth, tile_columns)),
-        tiles(static_cast<int>((shape.sequence + attention_tile - 1) / attention_tile)) {}
+        tiles(static_cast<int>((shape.sequence + attention_tile - 1) / attention_tile)),
+        share(static_cast<int>(shape.heads / shape.groups())) {}
 
   // Positions of a tile that exist.
   KOKKOS_INLINE_FUNCTION int filled(int tile) const {
@@ -35,8 +36,17 @@ struct AttentionSizes {
 
 inline void require_attention(bool fits, const AttentionShape& shape, std::int64_t columns, const Dropout& dropout,
                               const char* kernel) {
-  require_shape(fits && shape.heads > 0 && columns % shape.heads == 0 && dropout.probability >= 0 && dropout.probability < 1,
+  require_shape(fits && shape.heads > 0 && columns % shape.heads == 0 && shape.heads % shape.groups() == 0 &&
+                    dropout.probability >= 0 && dropout.probability < 1,
                 kernel);
+}
+
+template <class T>
+bool fits_attention(const Qkv<T>& qkv, const AttentionShape& shape, std::int64_t columns) {
+  if (shape.heads <= 0) return false;
+  const std::int64_t rows = shape.batch * shape.sequence, kv_columns = columns / shape.heads * shape.groups();
+  return qkv.q.rows == rows && qkv.k.rows == rows && qkv.v.rows == rows && qkv.q.columns == columns &&
+         qkv.k.columns == kv_columns && qkv.v.columns == kv_columns;
 }
 
 // Multiplies row values[0 .. count) of probabilities by their factors; keys start at first_key, a multiple of 4.

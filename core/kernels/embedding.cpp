@@ -9,15 +9,20 @@ template <class T>
 void embedding_forward(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<std::int32_t> tokens, ConstMatrix<T> token_table,
                        ConstMatrix<T> position_table) {
   const std::int64_t sequence = extent(tokens, 1), columns = extent(out, 1);
-  require_shape(out.extent(0) == tokens.size() && extent(token_table, 1) == columns && extent(position_table, 1) == columns &&
-                    extent(position_table, 0) >= sequence,
+  const bool positions = position_table.size() > 0;
+  require_shape(out.extent(0) == tokens.size() && extent(token_table, 1) == columns &&
+                    (!positions || (extent(position_table, 1) == columns && extent(position_table, 0) >= sequence)),
                 "embedding_forward");
   for_rows(
       "minipipe::embedding::forward", space, extent(out, 0), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         const T* token = row_pointer(token_table, tokens.data()[row]);
-        const T* position = row_pointer(position_table, row % sequence);
         T* result = row_pointer(out, row);
-        row_for(member, columns, [=](const std::int64_t c) { result[c] = token[c] + position[c]; });
+        if (positions) {
+          const T* position = row_pointer(position_table, row % sequence);
+          row_for(member, columns, [=](const std::int64_t c) { result[c] = token[c] + position[c]; });
+        } else {
+          row_for(member, columns, [=](const std::int64_t c) { result[c] = token[c]; });
+        }
       });
 }
 
@@ -26,8 +31,9 @@ void embedding_backward(const ExecutionSpace& space, Matrix<T> token_gradient, M
                         ConstMatrix<T> output_gradient, ConstMatrix<std::int32_t> tokens) {
   const std::int64_t batch = extent(tokens, 0), sequence = extent(tokens, 1);
   const std::int64_t rows = extent(output_gradient, 0), columns = extent(output_gradient, 1);
-  require_shape(rows == batch * sequence && extent(token_gradient, 1) == columns && extent(position_gradient, 1) == columns &&
-                    extent(position_gradient, 0) >= sequence,
+  const bool positions = position_gradient.size() > 0;
+  require_shape(rows == batch * sequence && extent(token_gradient, 1) == columns &&
+                    (!positions || (extent(position_gradient, 1) == columns && extent(position_gradient, 0) >= sequence)),
                 "embedding_backward");
   for_column_groups(
       "minipipe::embedding::backward_tokens", space, columns,
@@ -41,6 +47,7 @@ void embedding_backward(const ExecutionSpace& space, Matrix<T> token_gradient, M
           }
         }
       });
+  if (!positions) return;
   for_rows(
       "minipipe::embedding::backward_positions", space, sequence, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t t) {
         T* target = row_pointer(position_gradient, t);

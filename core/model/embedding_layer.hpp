@@ -5,12 +5,12 @@
 
 namespace minipipe::core {
 
-// Token and position embedding with dropout, the first layer of a GPT-2. It keeps no floats: tokens [B, T] stay in the slot.
-// T is float or double.
+// Token embedding, position table (if the family has one) and dropout: the first layer. It keeps no floats: tokens [B, T] stay
+// in the slot. T is float or double.
 template <class T>
 struct EmbeddingTensors {
-  Matrix<T> tokens;     // wte [V, C]
-  Matrix<T> positions;  // wpe [context, C]
+  Matrix<T> tokens;     // [V, C]
+  Matrix<T> positions;  // [context, C], or empty
 };
 
 // out [B*T, C].

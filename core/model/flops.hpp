@@ -7,8 +7,11 @@
 
 namespace minipipe::core {
 
+// Floating-point operations of the matrix products of one block's forward, per token.
+double block_flops_per_token(const ModelConfig& model, int sequence);
+
 // Floating-point operations (a multiply-add counts two) of all matrix products of one microbatch, forward and backward.
-// Attention: the unmasked half of scores and context only; what attention recomputes in its backward is not counted. The
+// Attention: the unmasked half of scores and context only; what a backward computes again is not counted. The
 // backward of a product is two products of the same size.
 double flops_per_microbatch(const ModelConfig& model, const TrainShape& shape, const StageLayers& layers);
 double flops_per_microbatch(const ModelConfig& model, const TrainShape& shape);

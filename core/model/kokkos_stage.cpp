@@ -5,44 +5,19 @@
 #include <string>
 
 #include "core/kernels/elementwise.hpp"
+#include "core/kernels/rotary.hpp"
 #include "core/model/activation_arena.hpp"
-#include "core/model/embedding_layer.hpp"
 #include "core/model/fence.hpp"
 #include "core/model/loss_record.hpp"
 #include "core/model/region.hpp"
 #include "core/model/stage_layout.hpp"
+#include "core/model/stage_tensors.hpp"
 #include "core/optim/pipemare.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
 
 namespace {
-
-// Views of all tensors of a stage in one flat buffer: its parameters, or their gradients.
-struct StageTensors {
-  StageTensors(const Vector<float>& buffer, const std::vector<ParameterEntry>& entries, const StageLayers& layers, bool tied) {
-    const auto matrix = [&](std::size_t e) {
-      return slice_matrix<float>(buffer, entries[e].offset, entries[e].shape[0], entries[e].shape[1]);
-    };
-    std::size_t next = 0;
-    if (layers.embedding) {
-      embedding = {matrix(0), matrix(1)};
-      next = 2;
-    }
-    for (int b = 0; b < layers.blocks; ++b, next += block_parameters) {
-      blocks.push_back(block_tensors<float>(buffer, entries, next));
-    }
-    if (layers.head) {
-      head.norm_weight = slice<float>(buffer, entries[next].offset, entries[next].size);
-      head.norm_bias = slice<float>(buffer, entries[next + 1].offset, entries[next + 1].size);
-      head.weight = tied ? embedding.tokens : matrix(next + 2);
-    }
-  }
-
-  EmbeddingTensors<float> embedding;
-  std::vector<BlockTensors<float>> blocks;
-  HeadTensors<float> head;
-};
 
 void check_messages(const char* name, const Matrix<float>& memory, bool needed, std::int64_t floats) {
   if (needed && (memory.extent(0) == 0 || static_cast<std::int64_t>(memory.extent(1)) != floats)) {
@@ -74,20 +49,27 @@ class KokkosStage::Implementation {
         layout(options),
         store(space, options.model, options.layers, options.seed, options.optimizer),
         versions(space, options, store),
-        gradients(store.gradients(), store.entries(), options.layers, options.model.tied),
+        gradients(store.gradients(), store.entries(), options.model, options.layers),
         muon_memory(store.optimizer().matrices),
         activations("minipipe::model::activations", options.activation_slots, layout.slot_floats),
         integers("minipipe::model::tokens", options.activation_slots, layout.slot_integers),
         host_integers(Kokkos::create_mirror_view(integers.memory())),
         workspaces("minipipe::model::workspace", layout.workspaces, layout.workspace_floats),
+        scratch("minipipe::model::scratch", layout.scratch_floats),
+        rotary("minipipe::model::rotary", layout.rotary),
         token_losses("minipipe::model::token_losses", layout.token_losses),
         losses(layout.loss_capacity),
         sum_workspace("minipipe::model::sum_workspace", layout.sum_workspace),
         squares("minipipe::model::gradient_squares", layout.squares),
         host_squares(Kokkos::create_mirror_view(squares)),
-        context{space, options.model, options.shape, options.seed} {
+        context{.space = space, .model = options.model, .shape = options.shape, .seed = options.seed} {
     for (int b = 0; b < versions.buffers(); ++b) {
-      weights.emplace_back(versions.buffer(b), store.entries(), options.layers, options.model.tied);
+      weights.emplace_back(versions.buffer(b), store.entries(), options.model, options.layers);
+    }
+    if (layout.rotary > 0) {
+      const auto table = slice_matrix<double>(rotary, 0, options.shape.sequence, head_size(options.model));
+      rotary_table(space, table, rotary_base);
+      context.rotary = table;
     }
   }
 
@@ -96,17 +78,15 @@ class KokkosStage::Implementation {
   Matrix<float> message(const Matrix<float>& memory, int slot) const {
     return Matrix<float>(memory.data() + static_cast<std::size_t>(slot) * memory.extent(1), rows(), options.model.width);
   }
-  Matrix<float> activation(int slot, std::size_t offset) const {
-    return slice_matrix<float>(activations.slot(slot), offset, rows(), options.model.width);
-  }
   ConstMatrix<std::int32_t> tokens(int slot) const {
     return slice_matrix<std::int32_t>(integers.slot(slot), layout.tokens, options.shape.microbatch_size,
                                       options.shape.sequence);
   }
   ConstVector<std::int32_t> targets(int slot) const { return slice<std::int32_t>(integers.slot(slot), layout.targets, rows()); }
   Vector<float> workspace(int slot) const { return workspaces.slot(options.split_backward ? slot : 0); }
-  Matrix<float> workspace_matrix(int slot, std::size_t offset) const {
-    return slice_matrix<float>(workspace(slot), offset, rows(), options.model.width);
+  BlockMemory<float> memory(int slot) const { return {activations.slot(slot), workspace(slot), scratch, rows()}; }
+  Matrix<float> running_gradient(int slot) const {
+    return slice_matrix<float>(workspace(slot), layout.gradient, rows(), options.model.width);
   }
 
   void begin(std::int64_t microbatch, bool training) {
@@ -116,8 +96,9 @@ class KokkosStage::Implementation {
 
   // Where the output of the layer before block `block` goes (block = number of blocks: the layer before the head).
   Matrix<float> input_of(int block, int slot, int output) const {
-    if (block < layers().blocks) return activation(slot, layout.blocks[block].input);
-    if (layers().head) return activation(slot, layout.head.input);
+    const int width = options.model.width;
+    if (block < layers().blocks) return memory(slot).matrix(layout.blocks[block].attention.input, width);
+    if (layers().head) return memory(slot).matrix(layout.head.input, width);
     return message(options.messages.activation_out, output);
   }
 
@@ -132,7 +113,7 @@ class KokkosStage::Implementation {
     }
   }
 
-  void run_forward(BatchSource& from, int slot, int input, int output, const StageTensors& with) {
+  void run_forward(BatchSource& from, int slot, int input, int output, const StageTensors<float>& with) {
     load_batch(from, context.microbatch, slot);
     if (layers().embedding) {
       embedding_layer_forward<float>(context, with.embedding, tokens(slot), input_of(0, slot, output));
@@ -140,44 +121,42 @@ class KokkosStage::Implementation {
       copy<float>(space, flatten(input_of(0, slot, output)), flatten(message(options.messages.activation_in, input)));
     }
     for (int b = 0; b < layers().blocks; ++b) {
-      block_forward<float>(context, layers().first_block + b, with.blocks[b], layout.blocks[b], activations.slot(slot),
+      block_forward<float>(context, layers().first_block + b, with.blocks[b], layout.blocks[b], memory(slot),
                            input_of(b + 1, slot, output));
     }
     if (layers().head) {
-      head_forward<float>(context, with.head, layout.head, activations.slot(slot), targets(slot), token_losses);
+      head_forward<float>(context, with.head, layout.head, memory(slot), targets(slot), token_losses);
     }
   }
 
   // `whole`: each layer's weight half follows its input half at once, so that the layers can share one workspace.
-  void run_backward_input(int slot, int gradient_input, int gradient_output, bool whole, const StageTensors& with) {
+  void run_backward_input(int slot, int gradient_input, int gradient_output, bool whole, const StageTensors<float>& with) {
     const Matrix<float> gradient =
-        layers().embedding ? workspace_matrix(slot, layout.gradient) : message(options.messages.gradient_out, gradient_output);
+        layers().embedding ? running_gradient(slot) : message(options.messages.gradient_out, gradient_output);
     if (layers().head) {
       const float scale = static_cast<float>(1.0 / (static_cast<double>(rows()) * static_cast<double>(options.window)));
-      head_backward_input<float>(context, with.head, layout.head, activations.slot(slot), targets(slot), scale,
-                                 workspace_matrix(slot, layout.head_gradient), gradient, token_losses);
+      head_backward_input<float>(context, with.head, layout.head, layout.head_gradient, memory(slot), targets(slot), scale,
+                                 gradient, token_losses);
       if (whole) head_weight(slot);
     } else {
       copy<float>(space, flatten(gradient), flatten(message(options.messages.gradient_in, gradient_input)));
     }
     for (int b = layers().blocks - 1; b >= 0; --b) {
-      block_backward_input<float>(context, layers().first_block + b, with.blocks[b], layout.blocks[b], activations.slot(slot),
-                                  layout.block_gradients[b], workspace(slot), gradient);
+      block_backward_input<float>(context, layers().first_block + b, with.blocks[b], layout.blocks[b],
+                                  layout.block_gradients[b], memory(slot), gradient);
       if (whole) block_weight(b, slot);
     }
     if (whole && layers().embedding) embedding_weight(slot);
   }
 
   void head_weight(int slot) {
-    head_backward_weight<float>(context, gradients.head, layout.head, activations.slot(slot),
-                                workspace_matrix(slot, layout.head_gradient));
+    head_backward_weight<float>(context, gradients.head, layout.head, layout.head_gradient, memory(slot));
   }
   void block_weight(int b, int slot) {
-    block_backward_weight<float>(context, gradients.blocks[b], layout.blocks[b], activations.slot(slot),
-                                 layout.block_gradients[b], workspace(slot));
+    block_backward_weight<float>(context, gradients.blocks[b], layout.blocks[b], layout.block_gradients[b], memory(slot));
   }
   void embedding_weight(int slot) {
-    embedding_layer_backward_weight<float>(context, gradients.embedding, tokens(slot), workspace_matrix(slot, layout.gradient));
+    embedding_layer_backward_weight<float>(context, gradients.embedding, tokens(slot), running_gradient(slot));
   }
 
   std::vector<double> gradient_squares() {
@@ -221,13 +200,15 @@ class KokkosStage::Implementation {
   const StageLayout layout;
   ParameterStore store;
   WeightVersions versions;
-  std::vector<StageTensors> weights;  // by number of the array in `versions`
-  const StageTensors gradients;
+  std::vector<StageTensors<float>> weights;  // by number of the array in `versions`
+  const StageTensors<float> gradients;
   const MuonMemory<float> muon_memory;
   ActivationArena activations;
   SlotArena<std::int32_t> integers;
   OwnedVector<std::int32_t>::HostMirror host_integers;
   ActivationArena workspaces;
+  OwnedVector<float> scratch;
+  OwnedVector<double> rotary;
   OwnedVector<float> token_losses;
   LossRecord losses;
   OwnedVector<double> sum_workspace, squares;
@@ -348,8 +329,8 @@ StageBytes KokkosStage::bytes() const {
   bytes.optimizer = (m.store.first_moment().size() + m.store.second_moment().size()) * sizeof(float) + m.muon_memory.bytes();
   bytes.weight_versions = m.versions.bytes();
   bytes.activations = m.activations.bytes() + m.integers.bytes() + m.workspaces.bytes() +
-                      m.token_losses.size() * sizeof(float) + m.losses.bytes() +
-                      (m.squares.size() + m.sum_workspace.size()) * sizeof(double);
+                      (m.scratch.size() + m.token_losses.size()) * sizeof(float) + m.losses.bytes() +
+                      (m.squares.size() + m.sum_workspace.size() + m.rotary.size()) * sizeof(double);
   return bytes;
 }
 

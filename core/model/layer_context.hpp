@@ -8,8 +8,9 @@
 
 namespace minipipe::core {
 
-// LayerNorm's epsilon in GPT-2.
-inline constexpr double layer_norm_epsilon = 1e-5;
+// Of LayerNorm in GPT-2 and of RMSNorm in LLaMA 2 and 3.
+inline constexpr double norm_epsilon = 1e-5;
+inline constexpr double rotary_base = 10000;
 
 // What all layers of a stage have in common while one microbatch passes.
 struct LayerContext {
@@ -18,7 +19,8 @@ struct LayerContext {
   TrainShape shape;
   std::uint64_t seed = 0;
   std::int64_t microbatch = 0;
-  bool training = true;  // false: no dropout
+  bool training = true;          // false: no dropout
+  ConstMatrix<double> rotary{};  // rotary positions only: the table of core/kernels/rotary.hpp for the sequence
 
   int rows() const { return shape.rows(); }
 

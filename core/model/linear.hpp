@@ -4,17 +4,22 @@
 
 namespace minipipe::core {
 
-// Linear layers with weights [out_features, in_features]. T is float or double.
+// Linear layers with weights [out_features, in_features]. T is float or double. An empty bias is none.
+template <class T>
+struct LinearTensors {
+  Matrix<T> weight;  // [O, I]
+  Vector<T> bias;    // [O]
+};
 
 // out[R, O] = input[R, I] weight^T + bias.
 template <class T>
 void linear_forward(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<T> input, ConstMatrix<T> weight,
                     ConstVector<T> bias);
 
-// input_gradient[R, I] = output_gradient[R, O] weight.
+// input_gradient[R, I] = output_gradient[R, O] weight; with `accumulate` it is added.
 template <class T>
 void linear_backward_input(const ExecutionSpace& space, Matrix<T> input_gradient, ConstMatrix<T> output_gradient,
-                           ConstMatrix<T> weight);
+                           ConstMatrix<T> weight, bool accumulate = false);
 
 // weight_gradient += output_gradient^T input; bias_gradient += column sums of output_gradient.
 template <class T>

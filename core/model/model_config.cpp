@@ -10,12 +10,29 @@ void require(bool good, const std::string& key, const std::string& value, const 
   if (!good) throw InputError(key + " = " + value + ": " + remedy);
 }
 
+bool is_llama(const ModelConfig& model) { return model.family == "llama"; }
+
 void require_positive(const char* key, int value) { require(value > 0, key, std::to_string(value), "must be at least 1"); }
 
 }  // namespace
 
+Architecture architecture(const ModelConfig& model) {
+  if (!is_llama(model)) return {};
+  return {.rms_norm = true, .rotary = true, .biases = false, .gated_mlp = true, .fused_qkv = false};
+}
+
+int kv_heads(const ModelConfig& model) { return model.kv_heads > 0 ? model.kv_heads : model.heads; }
+
+int hidden_width(const ModelConfig& model) {
+  if (model.hidden > 0) return model.hidden;
+  if (!is_llama(model)) return 4 * model.width;
+  constexpr int multiple = 256;
+  return (8 * model.width / 3 + multiple - 1) / multiple * multiple;
+}
+
 void validate(const ModelConfig& model, const TrainShape& shape, int stages) {
-  require(model.family == "gpt2", "model.family", "\"" + model.family + "\"", "unknown family; use \"gpt2\"");
+  require(model.family == "gpt2" || is_llama(model), "model.family", "\"" + model.family + "\"",
+          "unknown family; use \"gpt2\" or \"llama\"");
   require_positive("model.layers", model.layers);
   require_positive("model.width", model.width);
   require_positive("model.heads", model.heads);
@@ -25,6 +42,13 @@ void validate(const ModelConfig& model, const TrainShape& shape, int stages) {
   require_positive("train.sequence", shape.sequence);
   require(model.width % model.heads == 0, "model.width", std::to_string(model.width),
           "must be a multiple of model.heads = " + std::to_string(model.heads));
+  require(model.kv_heads >= 0 && model.heads % kv_heads(model) == 0, "model.kv_heads", std::to_string(model.kv_heads),
+          "must divide model.heads = " + std::to_string(model.heads) + "; 0 means as many");
+  require(is_llama(model) || kv_heads(model) == model.heads, "model.kv_heads", std::to_string(model.kv_heads),
+          "gpt2 has one fused projection with as many key-value heads as heads; use 0, or model.family = \"llama\"");
+  require(model.hidden >= 0, "model.hidden", std::to_string(model.hidden), "must not be negative; 0 means the family's rule");
+  require(!is_llama(model) || head_size(model) % 2 == 0, "model.heads", std::to_string(model.heads),
+          "rotary positions need an even head size, not model.width / model.heads = " + std::to_string(head_size(model)));
   require(shape.sequence <= model.context, "train.sequence", std::to_string(shape.sequence),
           "must not be larger than model.context = " + std::to_string(model.context));
   require(model.dropout >= 0.0 && model.dropout < 1.0, "model.dropout", std::to_string(model.dropout), "must be in [0, 1)");

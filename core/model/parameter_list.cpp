@@ -8,62 +8,107 @@ namespace {
 
 class ListBuilder {
  public:
-  void add(std::string name, std::vector<int> shape, Start start, int global_index, int hidden_maps = 0) {
+  explicit ListBuilder(const ModelConfig& model) : model_(model), kind_(architecture(model)) {}
+
+  // The number of the next tensor in the unsplit model.
+  void at(int global_index) { index_ = global_index; }
+
+  void matrix(const std::string& name, int rows, int columns, Start start, int hidden_maps = 0) {
+    add(name + ".weight", {rows, columns}, start, hidden_maps);
+  }
+  void norm(const std::string& name) {
+    add(name + ".weight", {model_.width}, Start::ones, 0);
+    if (!kind_.rms_norm) add(name + ".bias", {model_.width}, Start::zeros, 0);
+  }
+  void linear(const std::string& name, int rows, int columns, Start start, int hidden_maps = 1) {
+    matrix(name, rows, columns, start, hidden_maps);
+    if (kind_.biases) add(name + ".bias", {rows}, Start::zeros, 0);
+  }
+
+  std::vector<ParameterEntry> entries;
+
+ private:
+  void add(std::string name, std::vector<int> shape, Start start, int hidden_maps) {
     ParameterEntry entry;
-    entry.name = "transformer." + name;
+    entry.name = std::move(name);
     entry.size = 1;
     for (const int extent : shape) entry.size *= static_cast<std::size_t>(extent);
     entry.offset = end_;
     entry.decay = shape.size() > 1;
     entry.shape = std::move(shape);
-    entry.global_index = global_index;
+    entry.global_index = index_++;
     entry.start = start;
     entry.hidden_maps = hidden_maps;
     end_ += padded(entry.size);
     entries.push_back(std::move(entry));
   }
 
-  void add_block(int block, int width) {
-    const std::string h = "h." + std::to_string(block) + ".";
-    int index = 2 + block_parameters * block;
-    add(h + "ln_1.weight", {width}, Start::ones, index++);
-    add(h + "ln_1.bias", {width}, Start::zeros, index++);
-    add(h + "attn.c_attn.weight", {3 * width, width}, Start::normal, index++, 3);
-    add(h + "attn.c_attn.bias", {3 * width}, Start::zeros, index++);
-    add(h + "attn.c_proj.weight", {width, width}, Start::normal_residual, index++, 1);
-    add(h + "attn.c_proj.bias", {width}, Start::zeros, index++);
-    add(h + "ln_2.weight", {width}, Start::ones, index++);
-    add(h + "ln_2.bias", {width}, Start::zeros, index++);
-    add(h + "mlp.c_fc.weight", {4 * width, width}, Start::normal, index++, 1);
-    add(h + "mlp.c_fc.bias", {4 * width}, Start::zeros, index++);
-    add(h + "mlp.c_proj.weight", {width, 4 * width}, Start::normal_residual, index++, 1);
-    add(h + "mlp.c_proj.bias", {width}, Start::zeros, index++);
-  }
-
-  std::vector<ParameterEntry> entries;
-
- private:
+  const ModelConfig& model_;
+  Architecture kind_;
+  int index_ = 0;
   std::size_t end_ = 0;
 };
+
+// Names in Hugging Face's checkpoints of a family.
+struct Names {
+  std::string tokens, blocks, norm_1, norm_2, attention_out, mlp_out, norm;
+};
+
+Names names(const Architecture& kind) {
+  if (kind.fused_qkv) {
+    return {"transformer.wte", "transformer.h.", "ln_1", "ln_2", "attn.c_proj", "mlp.c_proj", "transformer.ln_f"};
+  }
+  return {"model.embed_tokens", "model.layers.", "input_layernorm", "post_attention_layernorm",
+          "self_attn.o_proj",   "mlp.down_proj", "model.norm"};
+}
+
+void add_block(ListBuilder& list, const ModelConfig& model, int block) {
+  const Architecture kind = architecture(model);
+  const Names name = names(kind);
+  const std::string prefix = name.blocks + std::to_string(block) + ".";
+  const int width = model.width, hidden = hidden_width(model);
+  list.norm(prefix + name.norm_1);
+  if (kind.fused_qkv) {
+    list.linear(prefix + "attn.c_attn", 3 * width, width, Start::normal, 3);
+  } else {
+    list.linear(prefix + "self_attn.q_proj", width, width, Start::normal);
+    list.linear(prefix + "self_attn.k_proj", kv_width(model), width, Start::normal);
+    list.linear(prefix + "self_attn.v_proj", kv_width(model), width, Start::normal);
+  }
+  list.linear(prefix + name.attention_out, width, width, Start::normal_residual);
+  list.norm(prefix + name.norm_2);
+  if (kind.gated_mlp) {
+    list.linear(prefix + "mlp.gate_proj", hidden, width, Start::normal);
+    list.linear(prefix + "mlp.up_proj", hidden, width, Start::normal);
+  } else {
+    list.linear(prefix + "mlp.c_fc", hidden, width, Start::normal);
+  }
+  list.linear(prefix + name.mlp_out, width, hidden, Start::normal_residual);
+}
+
+int tensors_of_block(const ModelConfig& model) {
+  ListBuilder list(model);
+  add_block(list, model, 0);
+  return static_cast<int>(list.entries.size());
+}
 
 }  // namespace
 
 std::vector<ParameterEntry> parameter_list(const ModelConfig& model, const StageLayers& layers) {
-  ListBuilder list;
-  const int width = model.width;
+  ListBuilder list(model);
+  const Architecture kind = architecture(model);
+  const Names name = names(kind);
   if (layers.embedding) {
-    list.add("wte.weight", {model.vocab, width}, Start::normal, 0);
-    list.add("wpe.weight", {model.context, width}, Start::normal, 1);
+    list.matrix(name.tokens, model.vocab, model.width, Start::normal);
+    if (!kind.rotary) list.matrix("transformer.wpe", model.context, model.width, Start::normal);
   }
-  for (int b = 0; b < layers.blocks; ++b) list.add_block(layers.first_block + b, width);
+  const int first = kind.rotary ? 1 : 2, per_block = tensors_of_block(model);
+  list.at(first + per_block * layers.first_block);
+  for (int b = 0; b < layers.blocks; ++b) add_block(list, model, layers.first_block + b);
   if (layers.head) {
-    int index = 2 + block_parameters * model.layers;
-    list.add("ln_f.weight", {width}, Start::ones, index++);
-    list.add("ln_f.bias", {width}, Start::zeros, index++);
-    if (!model.tied) {
-      list.add("", {model.vocab, width}, Start::normal, index++);
-      list.entries.back().name = "lm_head.weight";
-    }
+    list.at(first + per_block * model.layers);
+    list.norm(name.norm);
+    if (!model.tied) list.matrix("lm_head", model.vocab, model.width, Start::normal);
   }
   return list.entries;
 }

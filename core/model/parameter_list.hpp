@@ -9,29 +9,12 @@
 
 namespace minipipe::core {
 
-// Numbers of a block's parameters, in the order they are stored.
-enum BlockParameter : int {
-  ln_1_weight,
-  ln_1_bias,
-  c_attn_weight,
-  c_attn_bias,
-  attn_c_proj_weight,
-  attn_c_proj_bias,
-  ln_2_weight,
-  ln_2_bias,
-  c_fc_weight,
-  c_fc_bias,
-  mlp_c_proj_weight,
-  mlp_c_proj_bias,
-  block_parameters
-};
-
 // How a parameter tensor starts.
 enum class Start { normal, normal_residual, zeros, ones };
 
 // One parameter tensor of a stage.
 struct ParameterEntry {
-  std::string name;        // Hugging Face GPT-2 name; linear weights are [out_features, in_features]
+  std::string name;        // Hugging Face's name in the family; linear weights are [out_features, in_features]
   std::vector<int> shape;  // row-major
   std::size_t size = 0;    // product of shape
   std::size_t offset = 0;  // floats from the start of the stage's buffers; a multiple of 16, so that alignment does not
@@ -39,12 +22,12 @@ struct ParameterEntry {
   bool decay = false;      // weight decay applies: matrices only
   int global_index = 0;    // its place in the list of the unsplit model
   Start start = Start::zeros;
-  int hidden_maps = 0;  // for the matrices inside blocks: the linear maps of equal shape stacked in it (query, key and value
-                        // are three); 0 for everything else
+  int hidden_maps = 0;  // for the matrices inside blocks: the linear maps of equal shape stacked in it (a fused query, key
+                        // and value are three); 0 for everything else
 };
 
-// The tensors of a stage in ascending order of `global_index`: token and position embedding, the blocks, the final LayerNorm,
-// the head's matrix (absent when tied).
+// The tensors of a stage in ascending order of `global_index`: token embedding, position table (if there is one), the blocks,
+// the final norm, the head's matrix (absent when tied). Inside a block in the order of use, each bias behind its matrix.
 std::vector<ParameterEntry> parameter_list(const ModelConfig& model, const StageLayers& layers);
 
 // The tensors of the unsplit model: entry i has global_index i. Offsets are those of a one-stage run.

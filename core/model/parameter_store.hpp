@@ -20,7 +20,7 @@ void write_entry(const Vector<float>& buffer, const ParameterEntry& entry, const
 class ParameterStore {
  public:
   // Allocates; parameters get their initial values, everything else 0. Initial values (Radford et al. 2019, section 2.3):
-  // matrices normal(0, 0.02), projections onto the residual stream normal(0, 0.02 / sqrt(2 layers)), LayerNorm weights 1,
+  // matrices normal(0, 0.02), projections onto the residual stream normal(0, 0.02 / sqrt(2 layers)), norm weights 1,
   // biases 0; keyed by (seed, global index), so that any partition gives the same model.
   ParameterStore(const ExecutionSpace& space, const ModelConfig& model, const StageLayers& layers, std::uint64_t seed,
                  OptimizerKind optimizer = OptimizerKind::adamw);

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "core/model/flops.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -88,7 +89,7 @@ void check_explicit(const std::vector<int>& blocks, int stages, int layers) {
 
 LayerCosts layer_costs(const ModelConfig& model, int sequence) {
   const double width = model.width;
-  const double block = 24 * width * width + 2 * width * sequence;  // four linear layers; the unmasked half of attention
+  const double block = block_flops_per_token(model, sequence);
   return {8 * width / block, 1.0, 2 * width * model.vocab / block};
 }
 

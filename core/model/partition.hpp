@@ -6,7 +6,7 @@
 
 namespace minipipe::core {
 
-// The contiguous run of layers of one stage. The layers of a model are: embedding, blocks 0 .. L-1, head (final LayerNorm,
+// The contiguous run of layers of one stage. The layers of a model are: embedding, blocks 0 .. L-1, head (final norm,
 // linear layer to the vocabulary, cross-entropy).
 struct StageLayers {
   bool embedding = false;

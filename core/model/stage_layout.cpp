@@ -20,29 +20,34 @@ StageLayout::StageLayout(const KokkosStageOptions& options) {
   const StageLayers& layers = options.layers;
   const std::size_t rows = shape.rows();
 
-  Layout slot;
-  for (int b = 0; b < layers.blocks; ++b) blocks.push_back(block_activations(slot, model, shape));
-  if (layers.head) head = head_activations(slot, model, shape);
-  slot_floats = slot.end();
-
   Layout integers;
   if (layers.embedding) tokens = integers.take(rows);
   if (layers.head) targets = integers.take(rows);
   slot_integers = integers.end();
 
-  Layout work;
-  if (layers.embedding) gradient = work.take(rows * model.width);
-  if (options.split_backward) {
-    for (int b = 0; b < layers.blocks; ++b) block_gradients.push_back(core::block_gradients(work, model, shape));
-    if (layers.head) head_gradient = work.take(head_workspace(model, shape));
-    workspace_floats = work.end();
-    workspaces = options.activation_slots;
-  } else {
-    Layout block_work = work;
-    Layout head_work = work;
-    if (layers.blocks > 0) block_gradients.assign(layers.blocks, core::block_gradients(block_work, model, shape));
-    if (layers.head) head_gradient = head_work.take(head_workspace(model, shape));
-    workspace_floats = std::max(block_work.end(), head_work.end());
+  BlockLayout layout;
+  if (layers.embedding) gradient = layout.workspace.take(rows * model.width);
+  const Layout shared = layout.workspace;
+  const auto next_layer = [&] {
+    workspace_floats = std::max(workspace_floats, layout.workspace.end());
+    scratch_floats = std::max(scratch_floats, layout.scratch.end());
+    if (!options.split_backward) layout.workspace = shared;
+    layout.scratch = {};
+  };
+  for (int b = 0; b < layers.blocks; ++b) {
+    blocks.push_back(block_activations(layout, model, shape, options.recompute));
+    block_gradients.push_back(core::block_gradients(layout, model, shape));
+    next_layer();
+  }
+  if (layers.head) {
+    head = head_activations(layout, model, shape);
+    head_gradient = core::head_gradient(layout, model, shape);
+  }
+  next_layer();
+  slot_floats = layout.slot.end();
+  if (options.split_backward) workspaces = options.activation_slots;
+  if (layers.blocks > 0 && architecture(model).rotary) {
+    rotary = static_cast<std::size_t>(shape.sequence) * head_size(model);
   }
 
   const std::vector<ParameterEntry> entries = parameter_list(model, layers);
@@ -68,9 +73,11 @@ StageBytes planned_memory(const KokkosStageOptions& options) {
   bytes.optimizer = buffer + optimizer.second_moment_floats * sizeof(float) + muon_memory_bytes<float>(optimizer.matrices);
   bytes.weight_versions = static_cast<std::size_t>(extra_weight_buffers(options)) * buffer;
   const auto slots = static_cast<std::size_t>(options.activation_slots);
-  const std::size_t floats =
-      slots * layout.slot_floats + static_cast<std::size_t>(layout.workspaces) * layout.workspace_floats + layout.token_losses;
-  const std::size_t doubles = (layout.loss_capacity > 0 ? layout.loss_capacity + 1 : 0) + layout.squares + layout.sum_workspace;
+  const std::size_t floats = slots * layout.slot_floats +
+                             static_cast<std::size_t>(layout.workspaces) * layout.workspace_floats + layout.scratch_floats +
+                             layout.token_losses;
+  const std::size_t doubles =
+      (layout.loss_capacity > 0 ? layout.loss_capacity + 1 : 0) + layout.squares + layout.sum_workspace + layout.rotary;
   bytes.activations = floats * sizeof(float) + slots * layout.slot_integers * sizeof(std::int32_t) + doubles * sizeof(double);
   return bytes;
 }

@@ -24,13 +24,19 @@ struct StageLayout {
   std::size_t targets = 0;
   std::size_t slot_integers = 0;
 
-  // A gradient workspace, in floats. One for all backwards, its blocks lying on each other; with a split backward one per
-  // slot, because each layer's gradients wait there for the weight half.
+  // A workspace, in floats: gradients and, with recomputation, activations on their way to the weight half. One for all
+  // backwards, its blocks lying on each other; with a split backward one per slot, because they wait there.
   std::size_t gradient = 0;  // [R, C] that runs down the layers; on the first stage only: others write it to the message
   std::vector<BlockGradients> block_gradients;
-  std::size_t head_gradient = 0;
+  Place head_gradient{};
   std::size_t workspace_floats = 0;
   std::int64_t workspaces = 1;
+
+  // What is computed again and needed within one pass of one block only.
+  std::size_t scratch_floats = 0;
+
+  // Doubles of the table of rotary positions; 0 without.
+  std::size_t rotary = 0;
 
   // Losses of each token and, in double, of microbatches that were not taken yet (and one of an evaluation).
   std::size_t token_losses = 0;

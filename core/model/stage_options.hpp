@@ -4,6 +4,7 @@
 
 #include "core/model/model_config.hpp"
 #include "core/model/partition.hpp"
+#include "core/model/recompute.hpp"
 #include "core/optim/adamw.hpp"
 #include "core/optim/learning_rate.hpp"
 #include "core/optim/optimizer.hpp"
@@ -52,6 +53,7 @@ struct KokkosStageOptions {
   Clip clip = Clip::none;
   double clip_norm = 1.0;       // the largest norm that is not scaled down
   bool split_backward = false;  // backward_input and backward_weight may be called apart
+  Recompute recompute = Recompute::none;
   WeightRule weight_rule = WeightRule::current;
   int weight_copies = 1;                 // stashed: versions there is room for, the newest included (N - i + 1)
   PipeMareOptions pipemare;              // corrected only

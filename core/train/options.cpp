@@ -61,7 +61,9 @@ ModelConfig model_config(const Deck& deck) {
           .vocab = deck.model.vocab,
           .context = deck.model.context,
           .tied = deck.model.tied,
-          .dropout = deck.model.dropout};
+          .dropout = deck.model.dropout,
+          .kv_heads = deck.model.kv_heads,
+          .hidden = deck.model.hidden};
 }
 
 TrainShape train_shape(const Deck& deck) {
@@ -102,6 +104,9 @@ KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers
   options.weight_rule = schedules::weight_rule(schedule.name);
   options.weight_copies = static_cast<int>(schedules::weight_copies(schedule, stage));
   options.split_backward = splits_backward(schedule);
+  options.recompute = deck.train.recompute == "block"       ? Recompute::block
+                      : deck.train.recompute == "attention" ? Recompute::attention
+                                                            : Recompute::none;
   options.pipemare.annealing_steps = deck.schedule.annealing_steps;
   options.clip = deck.train.clip == "global" ? Clip::global : deck.train.clip == "stage" ? Clip::stage : Clip::none;
   return options;

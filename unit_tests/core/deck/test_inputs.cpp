@@ -48,5 +48,15 @@ TEST(Inputs, Emulate) {
   EXPECT_EQ(deck.emulate.backward_ms, 8.0);
 }
 
+TEST(Inputs, LlamaStudies) {
+  for (const char* name : {"llama_134m", "llama_500m", "llama_1b", "llama_small"}) {
+    const Deck deck = read_input(std::string("studies/sdp/") + name + ".toml");
+    EXPECT_EQ(deck.run.name, name);
+    EXPECT_EQ(deck.model.family, "llama");
+    for (const int ranks : {1, 2, 4}) EXPECT_NO_THROW(check_rules(deck, ranks)) << name << " " << ranks;
+  }
+  EXPECT_EQ(read_input("studies/sdp/llama_1b.toml").model.kv_heads, 4);
+}
+
 }  // namespace
 }  // namespace minipipe::core

@@ -85,13 +85,29 @@ TEST(Rules, AWrittenPartitionMayLeaveTheEndsWithoutBlocks) {
 }
 
 TEST(Rules, ReservedValues) {
-  for (const char* setting :
-       {"model.family=llama", "model.family=hybrid", "train.recompute=attention", "train.recompute=block",
-        "parallel.mode=zero1", "parallel.mode=fsdp", "parallel.mode=sdp", "precision.compute=bf16", "parallel.data=2"}) {
+  for (const char* setting : {"model.family=hybrid", "parallel.mode=zero1", "parallel.mode=fsdp", "parallel.mode=sdp",
+                              "precision.compute=bf16", "parallel.data=2"}) {
     const std::string error = rules_error({setting}, 2);
     EXPECT_THAT(error, HasSubstr("not available in this version; use ")) << setting;
     EXPECT_EQ(lines_in(error), 1U) << error;
   }
+}
+
+TEST(Rules, LlamaAndRecomputationAreAvailable) {
+  EXPECT_EQ(rules_error({"model.family=llama"}, 2), "");
+  EXPECT_EQ(rules_error({"model.family=llama", "model.kv_heads=2", "model.hidden=300"}, 2), "");
+  for (const char* schedule : {"schedule.name=1f1b", "schedule.name=zb-h1", "schedule.name=paci"}) {
+    EXPECT_EQ(rules_error({"train.recompute=attention", schedule}, 2), "");
+    EXPECT_EQ(rules_error({"train.recompute=block", schedule}, 2), "");
+  }
+}
+
+TEST(Rules, KeyValueHeads) {
+  EXPECT_THAT(rules_error({"model.family=llama", "model.kv_heads=3"}),
+              HasSubstr("model.kv_heads = 3: does not divide model.heads = 4"));
+  EXPECT_THAT(rules_error({"model.kv_heads=2"}), HasSubstr("model.kv_heads = 2: model.family = \"gpt2\" has as many"));
+  EXPECT_EQ(rules_error({"model.kv_heads=4"}), "");
+  EXPECT_THAT(rules_error({"model.family=llama", "model.width=12"}), HasSubstr("model.width / model.heads = 3 is odd"));
 }
 
 TEST(Rules, StagesPerRank) {

@@ -1,6 +1,9 @@
 #include "core/kernels/attention.hpp"
 
+#include <tuple>
+
 #include "core/kernels/philox.hpp"
+#include "schedules/error.hpp"
 #include "unit_tests/core/kernels/arrays.hpp"
 
 namespace minipipe::core::testing {
@@ -71,11 +74,11 @@ template <class T>
 Result<T> run(const Case& c, const Numbers& qkv, const Numbers& output_gradient) {
   const Array<T> input(qkv), out(c.rows() * c.columns()), logsumexp(c.rows() * c.heads), dout(output_gradient),
       gradient(qkv.size());
-  attention_forward<T>({}, out.matrix(c.rows(), c.columns()), logsumexp.vector(), input.matrix(c.rows(), 3 * c.columns()),
-                       c.shape(), c.options());
-  attention_backward<T>({}, gradient.matrix(c.rows(), 3 * c.columns()), dout.matrix(c.rows(), c.columns()),
-                        input.matrix(c.rows(), 3 * c.columns()), out.matrix(c.rows(), c.columns()), logsumexp.vector(),
-                        c.shape(), c.options());
+  attention_forward<T>({}, out.matrix(c.rows(), c.columns()), logsumexp.vector(),
+                       split_qkv<T>(input.matrix(c.rows(), 3 * c.columns())), c.shape(), c.options());
+  attention_backward<T>({}, split_qkv<T>(gradient.matrix(c.rows(), 3 * c.columns())), dout.matrix(c.rows(), c.columns()),
+                        split_qkv<T>(input.matrix(c.rows(), 3 * c.columns())), out.matrix(c.rows(), c.columns()),
+                        logsumexp.vector(), c.shape(), c.options());
   return {out.get(), logsumexp.get(), gradient.get()};
 }
 
@@ -114,7 +117,7 @@ TEST(AttentionGradient, AgreesWithDifferences) {
     const Numbers expected = differences(qkv, [&](const Numbers& at) {
       input.set(at);
       attention_forward<double>({}, out.matrix(c.rows(), c.columns()), logsumexp.vector(),
-                                input.matrix(c.rows(), 3 * c.columns()), c.shape(), c.options());
+                                split_qkv<double>(input.matrix(c.rows(), 3 * c.columns())), c.shape(), c.options());
       return dot(w, out.get());
     });
     expect_near(run<double>(c, qkv, w).gradient, expected, 1e-8, 1e-8);
@@ -172,6 +175,74 @@ TYPED_TEST(Attention, BatchEntriesAndHeadsAreIndependent) {
   const Result<T> second = run<T>(one, Numbers(qkv.begin() + 37 * 18, qkv.end()), Numbers(w.begin() + 37 * 6, w.end()));
   EXPECT_EQ(Numbers(both.out.begin() + 37 * 6, both.out.end()), second.out);
   EXPECT_EQ(Numbers(both.gradient.begin() + 37 * 18, both.gradient.end()), second.gradient);
+}
+
+// Grouped heads against the same keys and values written out once for each query head: the output to the last bit, the
+// gradients as sums over the heads that share.
+TYPED_TEST(Attention, SharedKeysAndValuesAreThoseOfRepeatedOnes) {
+  using T = TypeParam;
+  for (const auto& [sequence, heads, groups, depth, dropout] :
+       {std::tuple<int, int, int, int, double>{1, 2, 1, 2, 0}, {37, 4, 2, 6, 0.2}, {70, 6, 2, 4, 0}, {130, 3, 1, 3, 0.3}}) {
+    SCOPED_TRACE(::testing::Message() << "T " << sequence << " heads " << heads << " groups " << groups);
+    const Case c{2, sequence, heads, depth, dropout};
+    const int rows = c.rows(), width = c.columns(), shared = groups * depth, share = heads / groups;
+    const Numbers q = random_numbers(rows * width, 1, -2, 2), k = random_numbers(rows * shared, 2, -2, 2),
+                  v = random_numbers(rows * shared, 3, -2, 2), w = random_numbers(rows * width, 4);
+    Numbers repeated;
+    for (int r = 0; r < rows; ++r) {
+      repeated.insert(repeated.end(), q.begin() + r * width, q.begin() + (r + 1) * width);
+      for (const Numbers* values : {&k, &v}) {
+        for (int h = 0; h < heads; ++h) {
+          const auto from = values->begin() + r * shared + h / share * depth;
+          repeated.insert(repeated.end(), from, from + depth);
+        }
+      }
+    }
+    const Result<T> expected = run<T>(c, repeated, w);
+
+    AttentionShape shape = c.shape();
+    shape.kv_heads = groups;
+    const Array<T> aq(q), ak(k), av(v), dout(w), out(rows * width), logsumexp(rows * heads), dq(q.size()), dk(k.size()),
+        dv(v.size());
+    const auto qkv = [&](const Array<T>& a, const Array<T>& b, const Array<T>& d) {
+      return Qkv<T>{columns_of<T>(a.matrix(rows, width)), columns_of<T>(b.matrix(rows, shared)),
+                    columns_of<T>(d.matrix(rows, shared))};
+    };
+    attention_forward<T>({}, out.matrix(rows, width), logsumexp.vector(), qkv(aq, ak, av), shape, c.options());
+    attention_backward<T>({}, qkv(dq, dk, dv), dout.matrix(rows, width), qkv(aq, ak, av), out.matrix(rows, width),
+                          logsumexp.vector(), shape, c.options());
+    EXPECT_EQ(out.get(), expected.out);
+    EXPECT_EQ(logsumexp.get(), expected.logsumexp);
+    Numbers expected_q, expected_k(k.size()), expected_v(v.size());
+    double largest = 1;
+    for (int r = 0; r < rows; ++r) {
+      const auto row = expected.gradient.begin() + r * 3 * width;
+      expected_q.insert(expected_q.end(), row, row + width);
+      for (int i = 0; i < width; ++i) {
+        const int target = r * shared + i / depth / share * depth + i % depth;
+        expected_k[target] += row[width + i];
+        expected_v[target] += row[2 * width + i];
+        largest = std::max({largest, std::abs(row[width + i]), std::abs(row[2 * width + i])});
+      }
+    }
+    EXPECT_EQ(dq.get(), expected_q);
+    // The same terms, below T share of them, added in another order.
+    const double tolerance = rounding<T> * largest * sequence * share;
+    expect_near(dk.get(), expected_k, tolerance);
+    expect_near(dv.get(), expected_v, tolerance);
+  }
+}
+
+TEST(AttentionShape, ThatDoesNotFitIsRefused) {
+  const Array<double> values(Numbers(12)), out(4), logsumexp(4);
+  const auto qkv = split_qkv<double>(values.matrix(1, 12));
+  const auto forward = [&](std::int64_t heads, std::int64_t groups) {
+    attention_forward<double>({}, out.matrix(1, 4), logsumexp.vector(), qkv, {1, 1, heads, groups});
+  };
+  EXPECT_NO_THROW(forward(4, 4));
+  EXPECT_THROW(forward(4, 2), RunError);  // keys of two heads in the columns of four
+  EXPECT_THROW(forward(4, 3), RunError);
+  EXPECT_THROW(forward(3, 3), RunError);
 }
 
 }  // namespace minipipe::core::testing

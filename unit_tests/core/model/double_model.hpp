@@ -2,34 +2,43 @@
 
 #include <vector>
 
-#include "core/model/block.hpp"
-#include "core/model/embedding_layer.hpp"
-#include "core/model/head_layer.hpp"
+#include "core/kernels/rotary.hpp"
+#include "core/model/stage_tensors.hpp"
 
 namespace minipipe::core::test {
 
 // The layers of an unsplit model in double, wired without the stage: one microbatch, loss and gradient.
 class DoubleModel {
  public:
-  DoubleModel(const ModelConfig& model, const TrainShape& shape, std::uint64_t seed)
+  DoubleModel(const ModelConfig& model, const TrainShape& shape, std::uint64_t seed, Recompute recompute = Recompute::none)
       : entries(parameter_list(model)),
         parameters("parameters", buffer_floats(entries)),
         gradients("gradients", buffer_floats(entries)),
         tokens_("tokens", shape.microbatch_size, shape.sequence),
         targets_("targets", shape.rows()),
         losses_("losses", shape.rows()),
-        gradient_("gradient", shape.rows(), model.width),
-        head_work_("head", shape.rows(), model.width) {
+        gradient_("gradient", shape.rows(), model.width) {
     context.model = model;
     context.shape = shape;
     context.seed = seed;
-    Layout slot;
-    for (int b = 0; b < model.layers; ++b) blocks_.push_back(block_activations(slot, model, shape));
-    head_ = head_activations(slot, model, shape);
-    slot_ = OwnedVector<double>("slot", slot.end());
-    Layout work;
-    work_at_ = block_gradients(work, model, shape);
-    work_ = OwnedVector<double>("work", work.end());
+    if (architecture(model).rotary) {
+      rotary_ = OwnedMatrix<double>("rotary", shape.sequence, head_size(model));
+      rotary_table(context.space, rotary_, rotary_base);
+      context.rotary = rotary_;
+    }
+    BlockLayout layout;
+    for (int b = 0; b < model.layers; ++b) {
+      layout.workspace = layout.scratch = {};
+      blocks_.push_back(block_activations(layout, model, shape, recompute));
+      work_at_.push_back(block_gradients(layout, model, shape));
+    }
+    const BlockLayout last = layout;
+    layout.workspace = {};
+    head_ = head_activations(layout, model, shape);
+    head_work_ = head_gradient(layout, model, shape);
+    slot_ = OwnedVector<double>("slot", layout.slot.end());
+    work_ = OwnedVector<double>("work", std::max(last.workspace.end(), layout.workspace.end()));
+    scratch_ = OwnedVector<double>("scratch", last.scratch.end());
   }
 
   void set_batch(const std::vector<std::int32_t>& tokens, const std::vector<std::int32_t>& targets) {
@@ -39,28 +48,32 @@ class DoubleModel {
 
   // The mean loss.
   double loss() {
-    const Weights w(*this, parameters);
+    const StageTensors<double> w = tensors(parameters);
     embedding_layer_forward<double>(context, w.embedding, tokens_, input(0));
     for (int b = 0; b < context.model.layers; ++b) {
-      block_forward<double>(context, b, w.blocks[b], blocks_[b], slot_, input(b + 1));
+      block_forward<double>(context, b, w.blocks[b], blocks_[b], memory(), input(b + 1));
     }
-    head_forward<double>(context, w.head, head_, slot_, targets_, losses_);
-    Kokkos::fence();
-    const auto host = Kokkos::create_mirror_view_and_copy(HostSpace(), losses_);
+    head_forward<double>(context, w.head, head_, memory(), targets_, losses_);
     double sum = 0;
-    for (std::size_t r = 0; r < host.size(); ++r) sum += host(r);
-    return sum / static_cast<double>(host.size());
+    for (const double loss : token_losses()) sum += loss;
+    return sum / static_cast<double>(context.rows());
+  }
+
+  // Of the last forward.
+  std::vector<double> token_losses() const {
+    Kokkos::fence();
+    return to_host(losses_);
   }
 
   // After loss(): adds its gradient to `gradients`.
   void backward() {
-    const Weights w(*this, parameters);
-    const Weights g(*this, gradients);
-    head_backward_input<double>(context, w.head, head_, slot_, targets_, 1.0 / context.rows(), head_work_, gradient_, losses_);
-    head_backward_weight<double>(context, g.head, head_, slot_, head_work_);
+    const StageTensors<double> w = tensors(parameters), g = tensors(gradients);
+    head_backward_input<double>(context, w.head, head_, head_work_, memory(), targets_, 1.0 / context.rows(), gradient_,
+                                losses_);
+    head_backward_weight<double>(context, g.head, head_, head_work_, memory());
     for (int b = context.model.layers - 1; b >= 0; --b) {
-      block_backward_input<double>(context, b, w.blocks[b], blocks_[b], slot_, work_at_, work_, gradient_);
-      block_backward_weight<double>(context, g.blocks[b], blocks_[b], slot_, work_at_, work_);
+      block_backward_input<double>(context, b, w.blocks[b], blocks_[b], work_at_[b], memory(), gradient_);
+      block_backward_weight<double>(context, g.blocks[b], blocks_[b], work_at_[b], memory());
     }
     embedding_layer_backward_weight<double>(context, g.embedding, tokens_, gradient_);
     Kokkos::fence();
@@ -79,44 +92,29 @@ class DoubleModel {
   OwnedVector<double> parameters, gradients;
 
  private:
-  struct Weights {
-    Weights(const DoubleModel& model, const Vector<double>& buffer) {
-      const auto& entries = model.entries;
-      const auto matrix = [&](std::size_t e) {
-        return slice_matrix<double>(buffer, entries[e].offset, entries[e].shape[0], entries[e].shape[1]);
-      };
-      embedding = {matrix(0), matrix(1)};
-      std::size_t next = 2;
-      for (int b = 0; b < model.context.model.layers; ++b, next += block_parameters) {
-        blocks.push_back(block_tensors<double>(buffer, entries, next));
-      }
-      head.norm_weight = slice<double>(buffer, entries[next].offset, entries[next].size);
-      head.norm_bias = slice<double>(buffer, entries[next + 1].offset, entries[next + 1].size);
-      head.weight = model.context.model.tied ? embedding.tokens : matrix(next + 2);
-    }
-    EmbeddingTensors<double> embedding;
-    std::vector<BlockTensors<double>> blocks;
-    HeadTensors<double> head;
-  };
+  StageTensors<double> tensors(const Vector<double>& buffer) const {
+    return {buffer, entries, context.model, {true, 0, context.model.layers, true}};
+  }
+  BlockMemory<double> memory() const { return {slot_, work_, scratch_, context.rows()}; }
 
   template <class T>
   static void copy_in(const Vector<T>& out, const std::vector<T>& values) {
     Kokkos::deep_copy(out, Kokkos::View<const T*, Kokkos::LayoutRight, HostSpace, Unmanaged>(values.data(), values.size()));
   }
 
-  Matrix<double> input(int block) {
-    const std::size_t offset = block < context.model.layers ? blocks_[block].input : head_.input;
-    return slice_matrix<double>(Vector<double>(slot_), offset, context.rows(), context.model.width);
+  Matrix<double> input(int block) const {
+    return memory().matrix(block < context.model.layers ? blocks_[block].attention.input : head_.input, context.model.width);
   }
 
   std::vector<BlockActivations> blocks_;
+  std::vector<BlockGradients> work_at_;
   HeadActivations head_{};
-  BlockGradients work_at_{};
-  OwnedVector<double> slot_, work_;
+  Place head_work_{};
+  OwnedVector<double> slot_, work_, scratch_;
   OwnedMatrix<std::int32_t> tokens_;
   OwnedVector<std::int32_t> targets_;
   OwnedVector<double> losses_;
-  OwnedMatrix<double> gradient_, head_work_;
+  OwnedMatrix<double> gradient_, rotary_;
 };
 
 }  // namespace minipipe::core::test

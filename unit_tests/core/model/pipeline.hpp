@@ -49,6 +49,15 @@ inline KokkosStageOptions small_options() {
   return options;
 }
 
+// The same as a LLaMA: two query heads share a key.
+inline KokkosStageOptions small_llama() {
+  KokkosStageOptions options = small_options();
+  options.model.family = "llama";
+  options.model.kv_heads = 2;
+  options.model.hidden = 40;
+  return options;
+}
+
 // All stages of a model in this process, one after another on the same thread.
 class Pipeline {
  public:

@@ -1,10 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
-#include "unit_tests/core/model/double_model.hpp"
-#include "unit_tests/core/model/pipeline.hpp"
+#include "unit_tests/core/model/random_model.hpp"
 
 namespace minipipe::core::test {
 namespace {
@@ -12,40 +10,16 @@ namespace {
 struct Case {
   ModelConfig model{"gpt2", 2, 12, 3, 13, 8, false, 0.2};
   TrainShape shape{2, 7};
+  Recompute recompute = Recompute::none;
 };
-
-std::vector<double> normal(std::size_t count, double deviation, std::uint64_t seed) {
-  std::mt19937_64 generator(seed);
-  std::normal_distribution<double> distribution(0.0, deviation);
-  std::vector<double> values(count);
-  for (double& value : values) value = distribution(generator);
-  return values;
-}
-
-void set_random(DoubleModel& model) {
-  for (const ParameterEntry& entry : model.entries) {
-    auto values = normal(entry.size, entry.decay ? 0.3 : 0.1, 100 + entry.global_index);
-    if (entry.start == Start::ones) {
-      for (double& value : values) value += 1;
-    }
-    DoubleModel::to_device(slice<double>(model.parameters, entry.offset, entry.size), values);
-  }
-}
-
-void set_batch(DoubleModel& model, HashedTokens& source, std::int64_t microbatch) {
-  std::vector<std::int32_t> tokens(model.context.rows()), targets(model.context.rows());
-  source.batch(microbatch, tokens.data(), targets.data());
-  model.set_batch(tokens, targets);
-}
 
 // Central differences along one random direction for each tensor. The truncation error is O(step^2), the rounding error
 // epsilon loss / step; with step 1e-5 both are near 1e-10, four orders below the derivatives' sizes.
 void check_directional_derivatives(const Case& c) {
-  DoubleModel model(c.model, c.shape, 3);
+  DoubleModel model(c.model, c.shape, 3, c.recompute);
   HashedTokens source(c.shape, c.model.vocab);
   set_random(model);
   set_batch(model, source, 4);
-  model.context.microbatch = 4;
   model.loss();
   model.backward();
   for (const ParameterEntry& entry : model.entries) {
@@ -82,13 +56,32 @@ TEST(Gradients, AgreeWithFiniteDifferencesWhenTied) {
   check_directional_derivatives(c);
 }
 
-TEST(Gradients, OfTheStageAgreeWithTheLayersInDouble) {
+TEST(Gradients, AgreeWithFiniteDifferencesForLlama) {
+  for (const Recompute recompute : {Recompute::none, Recompute::attention, Recompute::block}) {
+    Case c;
+    c.recompute = recompute;
+    c.model = {"llama", 2, 12, 3, 13, 8, false, 0.2, 0, 10};
+    check_directional_derivatives(c);
+    c.model = {"llama", 2, 16, 4, 13, 8, true, 0.0, 2, 10};
+    check_directional_derivatives(c);
+    c.model.kv_heads = 1;
+    check_directional_derivatives(c);
+  }
+}
+
+TEST(Gradients, AgreeWithFiniteDifferencesWithAnotherHiddenWidth) {
+  Case c;
+  c.model.hidden = 7;
+  check_directional_derivatives(c);
+}
+
+void check_stage_against_double(const ModelConfig& of) {
   KokkosStageOptions options = small_options();
+  options.model = of;
   options.window = 1;
   Pipeline pipeline(options, 2);
   DoubleModel model(options.model, options.shape, options.seed);
   set_batch(model, pipeline.source, 2);
-  model.context.microbatch = 2;
   const auto parameters = pipeline.read(&ParameterStore::parameter);
   for (const ParameterEntry& entry : model.entries) {
     const auto& values = parameters.at(entry.name);
@@ -111,6 +104,11 @@ TEST(Gradients, OfTheStageAgreeWithTheLayersInDouble) {
       ASSERT_NEAR(gradients.at(entry.name)[i], expected[i], 1e-4 * largest + 1e-9) << entry.name << " " << i;
     }
   }
+}
+
+TEST(Gradients, OfTheStageAgreeWithTheLayersInDouble) {
+  check_stage_against_double(small_options().model);
+  check_stage_against_double(small_llama().model);
 }
 
 TEST(Gradients, OfATiedHeadAreTheSumOfBoth) {

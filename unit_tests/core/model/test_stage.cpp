@@ -3,30 +3,10 @@
 #include <cmath>
 
 #include "schedules/error.hpp"
-#include "unit_tests/core/model/pipeline.hpp"
+#include "unit_tests/core/model/outcome.hpp"
 
 namespace minipipe::core::test {
 namespace {
-
-struct Outcome {
-  std::vector<double> losses;
-  std::map<std::string, std::vector<float>> parameters, first_moments, second_moments;
-  friend bool operator==(const Outcome&, const Outcome&) = default;
-};
-
-Outcome train(const KokkosStageOptions& options, int stages, const std::vector<int>& partition = {}, int updates = 4) {
-  Pipeline pipeline(options, stages, partition);
-  for (int u = 0; u < updates; ++u) pipeline.step(u);
-  return {pipeline.take_losses(), pipeline.read(&ParameterStore::parameter), pipeline.read(&ParameterStore::first_moment),
-          pipeline.read(&ParameterStore::second_moment)};
-}
-
-void expect_same(const Outcome& one, const Outcome& other) {
-  EXPECT_EQ(one.losses, other.losses);
-  ASSERT_EQ(one.parameters.size(), other.parameters.size());
-  for (const auto& [name, values] : one.parameters) EXPECT_EQ(values, other.parameters.at(name)) << name;
-  EXPECT_TRUE(one == other);
-}
 
 TEST(Stage, ResultsDoNotDependOnTheNumberOfStages) {
   const Outcome one = train(small_options(), 1);
@@ -328,6 +308,26 @@ TEST(Stage, MemoryGrowsByOneSlotPerMicrobatch) {
   EXPECT_EQ(bytes(3) - bytes(2), bytes(2) - bytes(1));
   const std::size_t floats_per_row = 2 * (16 * 32 + 4 + 4);  // two blocks: 16 widths, LayerNorm statistics, heads
   EXPECT_EQ(bytes(2) - bytes(1), 32 * floats_per_row * sizeof(float));
+}
+
+TEST(Stage, ResultsOfALlamaDependNeitherOnStagesNorOnSplitting) {
+  const Outcome one = train(small_llama(), 1);
+  ASSERT_EQ(one.losses.size(), 12u);
+  expect_same(one, train(small_llama(), 2));
+  expect_same(one, train(small_llama(), 3, {0, 4, 0}));
+  KokkosStageOptions options = small_llama();
+  options.split_backward = true;
+  expect_same(one, train(options, 1));
+  expect_same(one, train(options, 4));
+}
+
+// Odd sizes: no array's length is a multiple of the padding.
+TEST(Stage, ResultsOfAnUnevenLlamaDoNotDependOnTheNumberOfStages) {
+  KokkosStageOptions options = small_llama();
+  options.model = {"llama", 3, 42, 3, 61, 90, false, 0.1, 1, 37};
+  options.shape = {1, 83};
+  const Outcome one = train(options, 1, {}, 2);
+  expect_same(one, train(options, 3, {}, 2));
 }
 
 TEST(Stage, RefusesMessageMemoryThatDoesNotFit) {

@@ -1,0 +1,128 @@
+#include "core/model/mlp_branch.hpp"
+
+#include "core/kernels/gelu.hpp"
+#include "core/kernels/swiglu.hpp"
+#include "core/linalg/gemm.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+int up_maps(const Architecture& kind) { return kind.gated_mlp ? most_up_maps : 1; }
+
+}  // namespace
+
+template <class T>
+MlpTensors<T> mlp_tensors(TensorCursor<T>& next) {
+  MlpTensors<T> tensors;
+  tensors.norm = next.norm();
+  for (int map = 0; map < up_maps(next.kind()); ++map) tensors.up[map] = next.linear();
+  tensors.down = next.linear();
+  return tensors;
+}
+
+MlpActivations mlp_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, Recompute recompute) {
+  const std::size_t rows = shape.rows(), hidden = rows * hidden_width(model);
+  const bool again = recompute == Recompute::block;
+  const Lifetime until_weights = again ? Lifetime::pending : Lifetime::kept;
+  const Lifetime until_inputs = again ? Lifetime::passing : Lifetime::kept;
+  MlpActivations at;
+  at.input = layout.take(until_weights, rows * model.width);
+  at.norm = norm_places(layout, until_weights, model, shape);
+  for (int map = 0; map < up_maps(architecture(model)); ++map) at.up[map] = layout.take(until_inputs, hidden);
+  at.hidden = layout.take(until_weights, hidden);
+  return at;
+}
+
+MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape) {
+  const std::size_t rows = shape.rows();
+  MlpGradients at;
+  at.norm = layout.take(Lifetime::pending, rows * model.width);
+  for (int map = 0; map < up_maps(architecture(model)); ++map) {
+    at.up[map] = layout.take(Lifetime::pending, rows * hidden_width(model));
+  }
+  at.down = layout.take(Lifetime::pending, rows * model.width);
+  return at;
+}
+
+template <class T>
+void mlp_activate(const LayerContext& context, const MlpTensors<T>& weights, const MlpActivations& at,
+                  const BlockMemory<T>& memory) {
+  const ExecutionSpace& space = context.space;
+  const int width = context.model.width, hidden = hidden_width(context.model);
+  norm_forward<T>(context, weights.norm, at.norm, memory, memory.matrix(at.input, width));
+  const Matrix<T> norm = memory.matrix(at.norm.out, width), out = memory.matrix(at.hidden, hidden);
+  const auto up = [&](int map) { return memory.matrix(at.up[map], hidden); };
+  if (architecture(context.model).gated_mlp) {
+    for (int map = 0; map < 2; ++map) linear_forward<T>(space, up(map), norm, weights.up[map].weight, weights.up[map].bias);
+    swiglu_forward<T>(space, flatten(out), flatten(up(0)), flatten(up(1)));
+  } else {
+    gemm<T>(space, false, true, T(1), norm, weights.up[0].weight, T(0), up(0));
+    bias_gelu_forward<T>(space, out, up(0), weights.up[0].bias);
+  }
+}
+
+template <class T>
+void mlp_branch_forward(const LayerContext& context, int block, const MlpTensors<T>& weights, const MlpActivations& at,
+                        const BlockMemory<T>& memory, Matrix<T> out) {
+  mlp_activate<T>(context, weights, at, memory);
+  linear_forward<T>(context.space, out, memory.matrix(at.hidden, hidden_width(context.model)), weights.down.weight,
+                    weights.down.bias);
+  dropout_residual_add<T>(context.space, flatten(out), flatten(memory.matrix(at.input, context.model.width)),
+                          context.dropout(mlp_residual_dropout(block)));
+}
+
+template <class T>
+void mlp_branch_backward_input(const LayerContext& context, int block, const MlpTensors<T>& weights, const MlpActivations& at,
+                               const MlpGradients& work, const BlockMemory<T>& memory, Matrix<T> gradient) {
+  const ExecutionSpace& space = context.space;
+  const int width = context.model.width, hidden = hidden_width(context.model);
+  const Matrix<T> down = memory.matrix(work.down, width);
+  const auto up = [&](int map) { return memory.matrix(at.up[map], hidden); };
+  const auto up_gradient = [&](int map) { return memory.matrix(work.up[map], hidden); };
+  dropout<T>(space, flatten(down), flatten(gradient), context.dropout(mlp_residual_dropout(block)));
+  const int maps = up_maps(architecture(context.model));
+  // The gradient of the activation's output lives where that of its last input comes.
+  const Matrix<T> hidden_gradient = up_gradient(maps - 1);
+  linear_backward_input<T>(space, hidden_gradient, down, weights.down.weight);
+  if (maps == 2) {
+    swiglu_backward<T>(space, flatten(up_gradient(0)), flatten(up_gradient(1)), flatten(hidden_gradient), flatten(up(0)),
+                       flatten(up(1)));
+  } else {
+    gelu_backward<T>(space, flatten(up_gradient(0)), flatten(hidden_gradient), flatten(up(0)));
+  }
+  const Matrix<T> norm_gradient = memory.matrix(work.norm, width);
+  for (int map = 0; map < maps; ++map) {
+    linear_backward_input<T>(space, norm_gradient, up_gradient(map), weights.up[map].weight, map > 0);
+  }
+  norm_backward_input<T>(context, weights.norm, at.norm, memory, memory.matrix(at.input, width), norm_gradient, gradient, true);
+}
+
+template <class T>
+void mlp_branch_backward_weight(const LayerContext& context, const MlpTensors<T>& gradients, const MlpActivations& at,
+                                const MlpGradients& work, const BlockMemory<T>& memory) {
+  const int width = context.model.width, hidden = hidden_width(context.model);
+  linear_backward_weight<T>(context.space, gradients.down.weight, gradients.down.bias, memory.matrix(work.down, width),
+                            memory.matrix(at.hidden, hidden));
+  for (int map = 0; map < up_maps(architecture(context.model)); ++map) {
+    linear_backward_weight<T>(context.space, gradients.up[map].weight, gradients.up[map].bias,
+                              memory.matrix(work.up[map], hidden), memory.matrix(at.norm.out, width));
+  }
+  norm_backward_weight<T>(context, gradients.norm, at.norm, memory, memory.matrix(at.input, width),
+                          memory.matrix(work.norm, width));
+}
+
+#define MINIPIPE_INSTANTIATE(T)                                                                                           \
+  template MlpTensors<T> mlp_tensors<T>(TensorCursor<T>&);                                                                \
+  template void mlp_activate<T>(const LayerContext&, const MlpTensors<T>&, const MlpActivations&, const BlockMemory<T>&); \
+  template void mlp_branch_forward<T>(const LayerContext&, int, const MlpTensors<T>&, const MlpActivations&,              \
+                                      const BlockMemory<T>&, Matrix<T>);                                                  \
+  template void mlp_branch_backward_input<T>(const LayerContext&, int, const MlpTensors<T>&, const MlpActivations&,       \
+                                             const MlpGradients&, const BlockMemory<T>&, Matrix<T>);                      \
+  template void mlp_branch_backward_weight<T>(const LayerContext&, const MlpTensors<T>&, const MlpActivations&,           \
+                                              const MlpGradients&, const BlockMemory<T>&);
+MINIPIPE_INSTANTIATE(float)
+MINIPIPE_INSTANTIATE(double)
+#undef MINIPIPE_INSTANTIATE
+
+}  // namespace minipipe::core
