@@ -81,9 +81,9 @@ LayerTimes solve_layers(const std::vector<StageTiming>& stages, Receives receive
                      std::to_string(stage.seconds) + " s; the clock is too coarse for so small a model");
     }
     Row row = counts(stage.layers, receives);
-    for (double& value : row) value /= stage.seconds;
+    for (double& value : row) value *= stage.weight / stage.seconds;
     rows.push_back(row);
-    right.push_back(1.0);
+    right.push_back(stage.weight);
   }
   Used used{true, true, true, true};
   // Noise can make a small layer negative; without it the others are solved again.

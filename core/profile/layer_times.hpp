@@ -22,6 +22,7 @@ enum class Receives { activation, gradient, nothing };
 struct StageTiming {
   StageLayers layers;
   double seconds = 0;
+  double weight = 1;  // of its relative error
 };
 
 // Seconds of a whole stage made of such layers.

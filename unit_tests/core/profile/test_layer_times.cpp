@@ -74,6 +74,15 @@ TEST(LayerTimes, NoTimeIsNegative) {
   EXPECT_GE(times.head, 0);
 }
 
+// Three timings of one unknown that contradict each other: the heavy one decides.
+TEST(LayerTimes, WeightDecidesBetweenContradictions) {
+  const StageLayers block{true, 0, 1, false};
+  const StageLayers two{true, 0, 2, false};
+  const LayerTimes times = solve_layers({{block, 1e-3, 1e-3}, {two, 4e-3, 1.0}}, Receives::activation);
+  EXPECT_NEAR(stage_seconds(times, two, Receives::activation), 4e-3, 1e-6);
+  EXPECT_EQ(times.embedding, 0);
+}
+
 TEST(LayerTimes, NothingTimedIsAnError) {
   EXPECT_THROW(solve_layers({}, Receives::nothing), RunError);
   EXPECT_THROW(solve_layers({{{true, 0, 1, false}, 0.0}}, Receives::nothing), RunError);
