@@ -7,6 +7,9 @@
 #include "core/comm/agreement.hpp"
 #include "core/deck/rules.hpp"
 #include "core/io/chrome_trace.hpp"
+#include "core/profile/machine.hpp"
+#include "core/profile/profile_file.hpp"
+#include "core/profile/use_profile.hpp"
 #include "core/train/options.hpp"
 #include "core/train/preflight.hpp"
 #include "schedules/error.hpp"
@@ -21,7 +24,27 @@ struct Subject {
   core::Deck deck;
   int stages = 1;
   bool speaks = true;
+  schedules::Costs costs;
+  bool profiled = false;
 };
+
+void use_profile(const Command& command, Subject& subject) {
+  subject.profiled = !command.profile.empty();
+  if (!subject.profiled) {
+    subject.costs = core::emulated_costs(subject.deck, subject.stages);
+    return;
+  }
+  if (subject.deck.emulate.enabled) {
+    throw InputError("--profile " + command.profile +
+                     ": emulate.enabled = true: the deck gives the costs itself; leave one of the two out");
+  }
+  const core::Profile profile = core::read_profile(command.profile);
+  core::check_model(command.profile, profile, subject.deck);
+  const std::string difference = core::machine_difference(command.profile, profile, core::this_machine());
+  if (!difference.empty() && command.strict) throw InputError(difference + "; measure here, or leave --strict out");
+  if (!difference.empty() && subject.speaks) std::cerr << "warning: " << difference << std::endl;
+  subject.costs = core::profiled_costs(profile, subject.deck, subject.stages);
+}
 
 Subject load(const Command& command) {
   Subject subject;
@@ -36,6 +59,7 @@ Subject load(const Command& command) {
     const int as_if = command.stages > 0 ? command.stages : ranks;
     core::check_rules(subject.deck, as_if);
     subject.stages = core::stages_of(subject.deck, as_if);
+    use_profile(command, subject);
   });
   return subject;
 }
@@ -75,22 +99,52 @@ int verdict(const core::Preflight& result) {
   return result.report.ok() ? 0 : 3;
 }
 
+// What the costs mean for a long run.
+core::SteadyPrediction print_prediction(const Subject& subject, const std::vector<std::uint64_t>& bytes) {
+  const auto steady = core::predict_steady(subject.deck, subject.stages, subject.costs);
+  if (!subject.profiled) return steady;
+  std::printf("%6s %14s %14s %14s %14s   (ms)\n", "stage", "forward", "input grad.", "weight grad.", "update");
+  for (int s = 0; s < subject.stages; ++s) {
+    std::printf("%6d %14.4f %14.4f %14.4f %14.4f\n", s, 1e3 * subject.costs.forward[s], 1e3 * subject.costs.backward_input[s],
+                1e3 * subject.costs.backward_weight[s], 1e3 * subject.costs.update[s]);
+  }
+  std::printf("predicted from the profile, steady state: %.6f s per update, %.1f tokens/s, bubble share %.4f\n",
+              steady.step_time, steady.tokens_per_s, steady.bubble_share);
+  for (std::size_t r = 0; r < bytes.size(); ++r) {
+    std::printf("  rank %zu: %llu bytes\n", r, static_cast<unsigned long long>(bytes[r]));
+  }
+  return steady;
+}
+
+void print_json(const core::Preflight& result, const core::SteadyPrediction& steady, const std::vector<std::uint64_t>& bytes) {
+  std::printf("{\"makespan_s\":%.9g,\"step_time_s\":%.9g,\"tokens_per_s\":%.9g,\"bubble_share\":%.9g,\"peak_bytes\":[",
+              result.simulation.makespan, steady.step_time, steady.tokens_per_s, steady.bubble_share);
+  for (std::size_t r = 0; r < bytes.size(); ++r) {
+    std::printf("%s%llu", r == 0 ? "" : ",", static_cast<unsigned long long>(bytes[r]));
+  }
+  std::printf("]}\n");
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int check(const Command& command) {
   const Subject subject = load(command);
   if (!subject.speaks) return 0;
-  const auto result = core::preflight(subject.deck, subject.stages);
+  const auto result = core::preflight(subject.deck, subject.stages, 0, subject.costs);
   print_schedule(subject, result);
   print_memory(subject);
+  print_prediction(subject, core::planned_peak_bytes(subject.deck, subject.stages));
   return verdict(result);
 }
 
 int simulate(const Command& command) {
   const Subject subject = load(command);
   if (!subject.speaks) return 0;
-  const auto result = core::preflight(subject.deck, subject.stages, command.updates);
+  const auto result = core::preflight(subject.deck, subject.stages, command.updates, subject.costs);
+  const auto bytes = core::planned_peak_bytes(subject.deck, subject.stages);
   print_schedule(subject, result);
+  const auto steady = print_prediction(subject, bytes);
   if (!command.export_file.empty()) {
     std::ofstream stream(command.export_file);
     schedules::write_csv(stream, result.simulation.log.plan());
@@ -99,7 +153,9 @@ int simulate(const Command& command) {
       throw InputError("--export " + command.export_file + ": cannot be written; give a path in an existing, writable folder");
   }
   if (!command.timeline.empty()) core::write_chrome_trace(command.timeline, result.simulation.log);
-  return verdict(result);
+  const int status = verdict(result);
+  print_json(result, steady, bytes);
+  return status;
 }
 
 }  // namespace minipipe::app

@@ -31,6 +31,7 @@ void add_prepare(CLI::App& app, data::PrepareOptions& options) {
 }
 
 Command::Verb verb_of(const std::string& name) {
+  if (name == "profile") return Command::Verb::profile;
   if (name == "check") return Command::Verb::check;
   if (name == "simulate") return Command::Verb::simulate;
   if (name == "eval") return Command::Verb::eval;
@@ -53,10 +54,18 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
 
   CLI::App* train = add_deck_command(app, "train", "train; ranks by mpirun -n N", command);
   train->add_flag("--print-deck", command.print_deck, "print the resolved deck and stop");
+  CLI::App* profile =
+      add_deck_command(app, "profile", "measure the costs of the model's layers and links on these ranks", command);
+  profile->add_option("--out", command.profile_out, "HDF5 file; without one, profile.h5 in output.directory");
   CLI::App* check =
       add_deck_command(app, "check", "prove the schedule legal, predict time and memory; trains nothing", command);
-  CLI::App* simulate = add_deck_command(app, "simulate", "simulate the schedule with the costs of [emulate]", command);
-  for (CLI::App* sub : {check, simulate}) sub->add_option("--stages", command.stages, "number of stages");
+  CLI::App* simulate =
+      add_deck_command(app, "simulate", "simulate the schedule with the costs of [emulate] or of a profile", command);
+  for (CLI::App* sub : {check, simulate}) {
+    sub->add_option("--stages", command.stages, "number of stages");
+    sub->add_option("--profile", command.profile, "use the costs in this file, made by minipipe profile");
+    sub->add_flag("--strict", command.strict, "refuse a profile of another machine");
+  }
   simulate->add_option("--export", command.export_file, "write the simulated order as a CSV plan");
   simulate->add_option("--timeline", command.timeline, "write the simulated order as a Chrome trace");
   simulate->add_option("--updates", command.updates, "optimizer updates to simulate");
@@ -69,7 +78,7 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
   try {
     app.parse(argc, argv);
     if (app.get_subcommands().empty() && !help_deck && !help_markdown) {
-      throw CLI::RequiredError("a sub-command (train, check, simulate, eval, prepare)");
+      throw CLI::RequiredError("a sub-command (train, profile, check, simulate, eval, prepare)");
     }
   } catch (const CLI::ParseError& error) {
     std::ostringstream out;

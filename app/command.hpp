@@ -9,13 +9,17 @@ namespace minipipe::app {
 
 // The command line, parsed.
 struct Command {
-  enum class Verb { train, check, simulate, eval, prepare, help_deck, help_deck_markdown };
+  enum class Verb { train, profile, check, simulate, eval, prepare, help_deck, help_deck_markdown };
   Verb verb = Verb::train;
   std::string deck;
   std::vector<std::string> overrides;  // block.key=value
   bool print_deck = false;             // train: print the resolved deck and stop
 
+  std::string profile_out;  // profile: the file to write; empty: profile.h5 in output.directory
+
   // check, simulate
+  std::string profile;       // use the costs of this file
+  bool strict = false;       // a profile of another machine is an error
   int stages = 0;            // 0: as the deck and the number of ranks say
   std::string export_file;   // simulate: write the plan as CSV
   std::string timeline;      // simulate: write a Chrome trace

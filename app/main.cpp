@@ -22,6 +22,8 @@ int run(const Command& command, bool speak) {
   switch (command.verb) {
     case Command::Verb::train:
       return minipipe::app::train(command);
+    case Command::Verb::profile:
+      return minipipe::app::profile(command);
     case Command::Verb::check:
       return minipipe::app::check(command);
     case Command::Verb::simulate:

@@ -15,6 +15,7 @@ core::Deck load_deck(const Command& command, MPI_Comm comm);
 // The sub-commands. Collective over MPI_COMM_WORLD; each returns the exit status.
 int train(const Command& command);
 int check(const Command& command);
+int profile(const Command& command);
 int simulate(const Command& command);
 int evaluate(const Command& command);
 

@@ -9,6 +9,10 @@
 namespace minipipe::core {
 
 Preflight preflight(const Deck& deck, int stages, std::int64_t updates) {
+  return preflight(deck, stages, updates, emulated_costs(deck, stages));
+}
+
+Preflight preflight(const Deck& deck, int stages, std::int64_t updates, const schedules::Costs& costs) {
   Preflight result;
   const auto options = schedule_options(deck, stages);
   const std::int64_t window = deck.train.microbatches;
@@ -20,7 +24,7 @@ Preflight preflight(const Deck& deck, int stages, std::int64_t updates) {
   const std::int64_t synchronous = options.synchronous_updates;
   if (schedules::is_asynchronous(options.name) && synchronous > 0 && synchronous < result.updates)
     drains.push_back(synchronous * window);
-  result.simulation = schedules::simulate(options, emulated_costs(deck, stages), result.updates * window, drains);
+  result.simulation = schedules::simulate(options, costs, result.updates * window, drains);
   schedules::CheckRange range;
   range.placement = schedules::placement_for(options);
   range.microbatches = result.updates * window;

@@ -21,6 +21,8 @@ struct Preflight {
 // Simulates `updates` updates (0: enough to reach and show a steady state) with the costs of [emulate] and checks the order
 // that results. Nothing is allocated.
 Preflight preflight(const Deck& deck, int stages, std::int64_t updates = 0);
+// The same with other costs.
+Preflight preflight(const Deck& deck, int stages, std::int64_t updates, const schedules::Costs& costs);
 
 // The same before every job: throws RunError if the schedule would break its own rules, or if its order with the sends and
 // receives it needs could deadlock, whether sends are buffered or wait for their receives.

@@ -1,0 +1,84 @@
+// minipipe profile: what the layers and links of a deck cost on these ranks.
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+
+#include "app/session.hpp"
+#include "app/token_source.hpp"
+#include "core/comm/agreement.hpp"
+#include "core/deck/rules.hpp"
+#include "core/profile/measure.hpp"
+#include "core/profile/profile_file.hpp"
+#include "minipipe_version.hpp"
+#include "schedules/error.hpp"
+
+namespace minipipe::app {
+
+namespace {
+
+void print_times(const char* name, const core::LayerTimes& times) {
+  std::printf("%-16s %14.4f %14.4f %14.4f %14.4f\n", name, 1e3 * times.embedding, 1e3 * times.block, 1e3 * times.head,
+              1e3 * times.received);
+}
+
+void print(const core::Profile& profile) {
+  const core::RankProfile mean = profile.mean();
+  std::printf("mean of %zu ranks, ms per microbatch or update\n", profile.ranks.size());
+  std::printf("%-16s %14s %14s %14s %14s\n", "", "embedding", "one block", "head", "message in");
+  print_times("forward", mean.forward);
+  print_times("backward", mean.backward);
+  print_times("input gradient", mean.backward_input);
+  print_times("weight gradient", mean.backward_weight);
+  print_times("update", mean.update);
+  std::printf("  timed stages differ from the sum of their layers by %.1f %% at most\n", 100 * mean.residual);
+  if (mean.residual > 0.1) {
+    std::printf("  warning: so large a difference means that something else used the machine; measure again when it is idle\n");
+  }
+  if (profile.block_parameters > 0) {
+    std::printf("  update %.4f ns per parameter of a block\n",
+                1e9 * mean.update.block / static_cast<double>(profile.block_parameters));
+  }
+  if (profile.ranks.size() == 1) {
+    std::printf("  links were not measured: one rank. They count as free; run with mpirun -n N to measure them.\n");
+    return;
+  }
+  const core::LinkProfile& link = profile.link;
+  std::printf("  message of %lld bytes: %.1f us to a waiting rank (send %.1f, take %.1f), 64 bytes %.1f us, %.0f MB/s\n",
+              static_cast<long long>(profile.message_bytes), 1e6 * link.one_way, 1e6 * link.send, 1e6 * link.receive,
+              1e6 * link.latency, 1e-6 * link.bytes_per_s);
+}
+
+}  // namespace
+
+int profile(const Command& command) {
+  int rank = 0;
+  int ranks = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const core::Deck deck = load_deck(command, MPI_COMM_WORLD);
+  TokenSources sources;
+  const std::filesystem::path file = command.profile_out.empty() ? std::filesystem::path(deck.output.directory) / "profile.h5"
+                                                                 : std::filesystem::path(command.profile_out);
+  core::agree(MPI_COMM_WORLD, [&] {
+    if (deck.emulate.enabled) {
+      throw InputError("emulate.enabled = true: an emulated run computes nothing that could be measured; set it to false");
+    }
+    core::check_rules(deck, ranks);
+    sources = open_sources(deck, false);
+    std::error_code ignored;
+    if (rank == 0 && command.profile_out.empty()) std::filesystem::create_directories(deck.output.directory, ignored);
+  });
+  core::Profile result = core::measure_profile(deck, *sources.train, MPI_COMM_WORLD);
+  result.version = MINIPIPE_VERSION;
+  result.git_hash = MINIPIPE_GIT_HASH;
+  core::agree(MPI_COMM_WORLD, [&] {
+    if (rank == 0) core::write_profile(file, result);
+  });
+  if (rank == 0) {
+    print(result);
+    std::cout << "written to " << file.string() << std::endl;
+  }
+  return 0;
+}
+
+}  // namespace minipipe::app

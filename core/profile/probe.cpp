@@ -1,0 +1,166 @@
+#include "core/profile/probe.hpp"
+
+#include <algorithm>
+
+#include "core/comm/message_buffers.hpp"
+#include "core/comm/mpi_error.hpp"
+#include "core/model/kokkos_stage.hpp"
+#include "core/train/options.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+constexpr double visit_seconds = 0.25;  // of measuring at a visit of a probe
+constexpr int least_windows = 3;
+constexpr int most_windows = 200;
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return 0.5 * (*middle + *std::max_element(values.begin(), middle));
+}
+
+Matrix<float> memory_of(const MessageBuffers& buffers) {
+  const auto& view = buffers.device();
+  return Matrix<float>(view.data(), view.extent(0), view.extent(1));
+}
+
+// A stage with message memory that nobody sends from or to.
+class Probe {
+ public:
+  Probe(const Deck& deck, const ProbePlan& plan, BatchSource& source)
+      : slots_(slots_of(deck, plan)),
+        window_(deck.train.microbatches),
+        split_(plan.split_backward),
+        floats_(message_floats(deck)),
+        activation_in_("activation_in", slots_, floats_),
+        activation_out_("activation_out", slots_, floats_),
+        gradient_in_("gradient_in", slots_, floats_),
+        gradient_out_("gradient_out", slots_, floats_),
+        stage_(options_for(deck, plan), source) {
+    // Gradients as small as those of a run: denormal numbers would be slow, zeros perhaps fast.
+    Kokkos::deep_copy(activation_in_.device(), 0.5f);
+    Kokkos::deep_copy(gradient_in_.device(), 1e-4f);
+    Kokkos::fence();
+  }
+
+  // One update's microbatches, at most `slots_` in flight.
+  void window(ProbeSamples& samples) {
+    const std::int64_t end = next_ + window_;
+    std::int64_t backward = next_;
+    for (std::int64_t forward = next_; backward < end;) {
+      if (forward < end && forward - backward < slots_) {
+        one_forward(forward++, samples);
+        if (forward < end && forward - backward < slots_) continue;
+      }
+      one_backward(backward++, samples);
+    }
+    next_ = end;
+    timed(samples.update, [&] { stage_.update(updates_++); });
+    stage_.take_losses();
+    stage_.take_gradient_squares();
+  }
+
+ private:
+  // The deck under 1F1B: what a layer costs does not depend on the schedule.
+  static Deck plain(Deck deck) {
+    deck.schedule.name = "1f1b";
+    deck.schedule.chunks = 1;
+    return deck;
+  }
+
+  static int slots_of(const Deck& deck, const ProbePlan& plan) {
+    return static_cast<int>(schedules::activation_slots(schedule_options(plain(deck), plan.stages), 0));
+  }
+
+  KokkosStageOptions options_for(const Deck& deck, const ProbePlan& plan) {
+    KokkosStageOptions options = stage_options(plain(deck), stage_layers(deck, plan.stages), 0);
+    options.layers = plan.layers;
+    options.model.layers = std::max(options.model.layers, plan.layers.blocks);
+    options.activation_slots = slots_;
+    options.split_backward = plan.split_backward;
+    options.weight_rule = plan.weight_rule;
+    options.weight_copies = 2;
+    options.synchronous_updates = 0;
+    options.messages = {memory_of(activation_in_), memory_of(activation_out_), memory_of(gradient_in_),
+                        memory_of(gradient_out_)};
+    return options;
+  }
+
+  template <class Work>
+  static void timed(std::vector<double>& seconds, Work&& work) {
+    const double begin = MPI_Wtime();
+    work();
+    seconds.push_back(MPI_Wtime() - begin);
+  }
+
+  void one_forward(std::int64_t microbatch, ProbeSamples& samples) {
+    const int slot = static_cast<int>(microbatch % slots_);
+    timed(samples.forward, [&] {
+      stage_.forward(microbatch, slot, slot, slot);
+      stage_.complete_output();
+    });
+  }
+
+  void one_backward(std::int64_t microbatch, ProbeSamples& samples) {
+    const int slot = static_cast<int>(microbatch % slots_);
+    if (!split_) {
+      timed(samples.backward, [&] {
+        stage_.backward(microbatch, slot, slot, slot);
+        stage_.complete_output();
+      });
+      return;
+    }
+    timed(samples.backward_input, [&] {
+      stage_.backward_input(microbatch, slot, slot, slot);
+      stage_.complete_output();
+    });
+    timed(samples.backward_weight, [&] {
+      stage_.backward_weight(microbatch, slot);
+      stage_.complete_output();
+    });
+  }
+
+  int slots_;
+  std::int64_t window_;
+  bool split_;
+  std::int64_t floats_;
+  MessageBuffers activation_in_, activation_out_, gradient_in_, gradient_out_;
+  KokkosStage stage_;
+  std::int64_t next_ = 0;
+  std::int64_t updates_ = 0;
+};
+
+}  // namespace
+
+ActionSeconds ProbeSamples::medians() const {
+  return {median(forward), median(backward), median(backward_input), median(backward_weight), median(update)};
+}
+
+void run_probe(const Deck& deck, const ProbePlan& plan, BatchSource& source, MPI_Comm comm, ProbeSamples& samples) {
+  Probe probe(deck, plan, source);
+  ProbeSamples warm_up;
+  probe.window(warm_up);
+  check(MPI_Barrier(comm), "measuring together");
+  const double begin = MPI_Wtime();
+  probe.window(warm_up);
+  double window_s = MPI_Wtime() - begin;
+  check(MPI_Allreduce(MPI_IN_PLACE, &window_s, 1, MPI_DOUBLE, MPI_MAX, comm), "measuring together");
+  const int windows = static_cast<int>(std::clamp(visit_seconds / std::max(window_s, 1e-6), static_cast<double>(least_windows),
+                                                  static_cast<double>(most_windows)));
+  check(MPI_Barrier(comm), "measuring together");
+  for (int w = 0; w < windows; ++w) probe.window(samples);
+  // A rank that is done does not leave the others a quieter machine than a run would.
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Ibarrier(comm, &request), "measuring together");
+  ProbeSamples rest;
+  for (int done = 0; done == 0;) {
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "measuring together");
+    if (done == 0) probe.window(rest);
+  }
+}
+
+}  // namespace minipipe::core

@@ -1,0 +1,122 @@
+#include "core/profile/profile_file.hpp"
+
+#include "core/io/hdf5.hpp"
+#include "schedules/error.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+constexpr const char* format_name = "minipipe profile";
+constexpr std::int64_t format_version = 1;
+
+// One list of what is in the file, for writing and reading: `visit(object, key, value)`.
+template <class Times, class Visit>
+void visit_layers(const std::string& object, Times& times, Visit& visit) {
+  visit(object, "embedding", times.embedding);
+  visit(object, "block", times.block);
+  visit(object, "head", times.head);
+  visit(object, "received", times.received);
+}
+
+template <class Rank, class Visit>
+void visit_rank(const std::string& group, Rank& rank, Visit& visit) {
+  visit_layers(group + "/forward", rank.forward, visit);
+  visit_layers(group + "/backward", rank.backward, visit);
+  visit_layers(group + "/backward_input", rank.backward_input, visit);
+  visit_layers(group + "/backward_weight", rank.backward_weight, visit);
+  visit_layers(group + "/update", rank.update, visit);
+  visit(group, "weight_copy", rank.weight_copy);
+  visit(group, "weight_correct", rank.weight_correct);
+  visit(group, "message_copy", rank.message_copy);
+  visit(group, "residual", rank.residual);
+}
+
+template <class Any, class Visit>
+void visit_numbers(Any& profile, Visit& visit) {
+  visit("/", "threads", profile.machine.threads);
+  visit("/", "message_bytes", profile.message_bytes);
+  visit("/parameters", "embedding", profile.embedding_parameters);
+  visit("/parameters", "block", profile.block_parameters);
+  visit("/parameters", "head", profile.head_parameters);
+  visit("/link", "send", profile.link.send);
+  visit("/link", "receive", profile.link.receive);
+  visit("/link", "one_way", profile.link.one_way);
+  visit("/link", "latency", profile.link.latency);
+  visit("/link", "bytes_per_s", profile.link.bytes_per_s);
+}
+
+template <class Any, class Visit>
+void visit_texts(Any& profile, Visit& visit) {
+  visit("/", "host", profile.machine.hosts);
+  visit("/", "cpu", profile.machine.cpu);
+  visit("/", "execution_space", profile.machine.execution_space);
+  visit("/", "deck", profile.deck);
+  visit("/", "version", profile.version);
+  visit("/", "git_hash", profile.git_hash);
+}
+
+std::string rank_group(std::size_t rank) { return "/ranks/" + std::to_string(rank); }
+
+Profile read_checked(const std::filesystem::path& path) {
+  const auto file = hdf5::File::open(path, false);
+  if (!file.has_attribute("/", "format") || file.get_text("/", "format") != format_name) {
+    throw InputError("profile " + path.string() + ": is not a minipipe profile; make one with minipipe profile DECK");
+  }
+  const auto version = file.get<std::int64_t>("/", "format_version");
+  if (version != format_version) {
+    throw InputError("profile " + path.string() + ": has format version " + std::to_string(version) + ", this program reads " +
+                     std::to_string(format_version) + "; measure again with minipipe profile DECK");
+  }
+  Profile profile;
+  const auto number = [&](const std::string& object, const char* key, auto& value) {
+    value = file.get<std::remove_reference_t<decltype(value)>>(object, key);
+    if (!(value >= 0)) {
+      throw InputError("profile " + path.string() + ": " + object + " " + key + " = " + std::to_string(value) +
+                       " must be 0 or more");
+    }
+  };
+  const auto text = [&](const std::string& object, const char* key, std::string& value) { value = file.get_text(object, key); };
+  visit_numbers(profile, number);
+  visit_texts(profile, text);
+  for (const std::string& key : file.attribute_names("/model")) profile.model[key] = file.get_text("/model", key);
+  profile.ranks.resize(file.names("/ranks").size());
+  for (std::size_t r = 0; r < profile.ranks.size(); ++r) visit_rank(rank_group(r), profile.ranks[r], number);
+  if (profile.ranks.empty()) throw InputError("profile " + path.string() + ": has no ranks; measure again");
+  return profile;
+}
+
+}  // namespace
+
+void write_profile(const std::filesystem::path& path, const Profile& profile) {
+  hdf5::File file = [&] {
+    try {
+      return hdf5::File::create(path);
+    } catch (const RunError& error) {
+      throw InputError(std::string("profile ") + error.what() + "; give --out a path in an existing, writable folder");
+    }
+  }();
+  file.set("/", "format", std::string(format_name));
+  file.set("/", "format_version", format_version);
+  for (const char* group : {"/model", "/parameters", "/link", "/ranks"}) file.make_group(group);
+  const auto set = [&](const std::string& object, const char* key, const auto& value) {
+    file.make_group(object);
+    file.set(object, key, value);
+  };
+  visit_numbers(profile, set);
+  visit_texts(profile, set);
+  for (const auto& [key, value] : profile.model) file.set("/model", key, value);
+  for (std::size_t r = 0; r < profile.ranks.size(); ++r) visit_rank(rank_group(r), profile.ranks[r], set);
+  visit_rank("/mean", static_cast<const RankProfile&>(profile.mean()), set);
+  file.close();
+}
+
+Profile read_profile(const std::filesystem::path& path) {
+  try {
+    return read_checked(path);
+  } catch (const RunError& error) {
+    throw InputError(std::string("profile ") + error.what() + "; make one with minipipe profile DECK");
+  }
+}
+
+}  // namespace minipipe::core

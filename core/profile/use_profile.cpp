@@ -1,0 +1,95 @@
+#include "core/profile/use_profile.hpp"
+
+#include <numeric>
+
+#include "core/train/options.hpp"
+#include "core/train/preflight.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+std::int64_t parameters_of(const Profile& profile, const StageLayers& layers) {
+  return (layers.embedding ? profile.embedding_parameters : 0) + layers.blocks * profile.block_parameters +
+         (layers.head ? profile.head_parameters : 0);
+}
+
+double version_seconds(const RankProfile& times, const KokkosStageOptions& options) {
+  switch (options.weight_rule) {
+    case WeightRule::stashed:
+      return options.weight_copies > 1 ? times.weight_copy : 0;
+    case WeightRule::double_buffered:
+      return times.weight_copy;
+    case WeightRule::corrected:
+      return times.weight_correct;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+schedules::Costs profiled_costs(const Profile& profile, const Deck& deck, int stages) {
+  const RankProfile times = profile.mean();
+  const auto placement = schedules::placement_for(schedule_options(deck, stages));
+  const auto layers = stage_layers(deck, stages);
+  schedules::Costs costs;
+  for (int stage = 0; stage < stages; ++stage) {
+    const KokkosStageOptions options = stage_options(deck, layers, stage);
+    const StageLayers& mine = layers[stage];
+    double forward = stage_seconds(times.forward, mine, Receives::activation);
+    double input = stage_seconds(times.backward_input, mine, Receives::gradient);
+    double weight = stage_seconds(times.backward_weight, mine, Receives::nothing);
+    if (!options.split_backward && input + weight > 0) {
+      const double whole = stage_seconds(times.backward, mine, Receives::gradient);
+      input *= whole / (input + weight);
+      weight = whole - input;
+    }
+    const auto same_rank = [&](int other) { return placement.rank_of(stage) == placement.rank_of(other); };
+    if (stage > 0) {
+      forward += same_rank(stage - 1) ? times.message_copy : profile.link.receive;
+      input += same_rank(stage - 1) ? 0 : profile.link.send;
+    }
+    if (stage + 1 < stages) {
+      input += same_rank(stage + 1) ? times.message_copy : profile.link.receive;
+      forward += same_rank(stage + 1) ? 0 : profile.link.send;
+    }
+    costs.forward.push_back(forward);
+    costs.backward_input.push_back(input);
+    costs.backward_weight.push_back(weight);
+    costs.update.push_back(stage_seconds(times.update, mine, Receives::nothing) +
+                           version_seconds(times, options) * static_cast<double>(parameters_of(profile, mine)));
+  }
+  costs.latency = profile.link.transfer();
+  return costs;
+}
+
+SteadyPrediction predict_steady(const Deck& deck, int stages, const schedules::Costs& costs) {
+  auto options = schedule_options(deck, stages);
+  options.synchronous_updates = 0;
+  const std::int64_t window = deck.train.microbatches;
+  // The difference between a run and one twice as long holds neither the fill nor the drain.
+  const std::int64_t updates = 16 + 8 * ((stages + window - 1) / window);
+  const auto shorter = schedules::simulate(options, costs, updates * window);
+  const auto longer = schedules::simulate(options, costs, 2 * updates * window);
+  const auto busy = [](const schedules::SimulationResult& run) {
+    return std::accumulate(run.busy.begin(), run.busy.end(), 0.0);
+  };
+  SteadyPrediction result;
+  const double seconds = longer.makespan - shorter.makespan;
+  result.step_time = seconds / static_cast<double>(updates);
+  if (!(seconds > 0)) return result;
+  result.tokens_per_s = static_cast<double>(tokens_per_update(deck)) / result.step_time;
+  result.bubble_share = 1 - (busy(longer) - busy(shorter)) / (seconds * static_cast<double>(longer.busy.size()));
+  return result;
+}
+
+std::vector<std::uint64_t> planned_peak_bytes(const Deck& deck, int stages) {
+  const auto placement = schedules::placement_for(schedule_options(deck, stages));
+  std::vector<std::uint64_t> bytes(static_cast<std::size_t>(placement.ranks), 0);
+  int stage = 0;
+  for (const PlannedMemory& memory : planned_memory_by_stage(deck, stages)) bytes[placement.rank_of(stage++)] += memory.total();
+  return bytes;
+}
+
+}  // namespace minipipe::core

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/profile/profile.hpp"
+#include "schedules/simulate/simulator.hpp"
+
+namespace minipipe::core {
+
+// Seconds of every action of the deck's schedule on so many stages, from the mean over the ranks of the profile. The handling
+// of a message by its ends counts as their work; only its transfer is latency. Between stages of one rank a message is a copy.
+schedules::Costs profiled_costs(const Profile& profile, const Deck& deck, int stages);
+
+// What a long run of the deck does per update, once the pipe is in its steady state and the schedule's own rule holds.
+struct SteadyPrediction {
+  double step_time = 0;
+  double tokens_per_s = 0;
+  double bubble_share = 0;  // of the time of all ranks
+};
+SteadyPrediction predict_steady(const Deck& deck, int stages, const schedules::Costs& costs);
+
+// Bytes each rank of the schedule allocates.
+std::vector<std::uint64_t> planned_peak_bytes(const Deck& deck, int stages);
+
+}  // namespace minipipe::core
