@@ -16,6 +16,8 @@ core::Deck load_deck(const Command& command, MPI_Comm comm);
 int train(const Command& command);
 int check(const Command& command);
 int simulate(const Command& command);
+int simulate_profile(const Command& command);  // simulate --profile
+int tune(const Command& command);
 int evaluate(const Command& command);
 
 }  // namespace minipipe::app
