@@ -44,7 +44,8 @@ void add_tune(CLI::App& app, Command& command) {
   sub->add_option("--cap", tune.cap, "most activation memory of a device, in units of layer x microbatch")
       ->check(CLI::PositiveNumber);
   sub->add_option("--stages", tune.stages, "most stages (eight per device)");
-  sub->add_option("--schedule", tune.schedule, "plan, or paci: partition and window for the asynchronous schedule");
+  sub->add_option("--schedule", tune.schedule, "plan, or paci: partition and window for the asynchronous schedule")
+      ->capture_default_str();
   sub->add_option("--gap", tune.gap, "paci: largest version gap to allow")->capture_default_str();
   sub->add_option("--out", tune.out, "file for the plan (CSV)");
 }

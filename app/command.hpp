@@ -10,9 +10,9 @@ namespace minipipe::app {
 
 // Options of tune, and of simulate --profile.
 struct TuneCommand {
-  std::string profile;   // JSON costs of layers; empty: the deck's
-  std::string schedule;  // "plan", "paci"; empty: paci if the deck's schedule is, else plan
-  int devices = 0;       // 0: as the deck or the profile says
+  std::string profile;            // JSON costs of layers; empty: the deck's
+  std::string schedule = "plan";  // or "paci"
+  int devices = 0;                // 0: as the deck or the profile says
   int microbatches = 0;
   double time = 0;              // seconds; 0: 10, or no limit if iterations are given
   std::int64_t iterations = 0;  // 0: no limit

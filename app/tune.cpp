@@ -169,6 +169,9 @@ int tune_flush(const Subject& subject, const TuneCommand& tune) {
     const auto overrides = subject.has_deck && tune.profile.empty()
                                ? core::plan_overrides(subject.deck, subject.milliseconds, best.partition, tune.out)
                                : core::plan_overrides(best.partition, tune.out);
+    if (subject.has_deck && subject.deck.schedule.name == "paci") {
+      std::cout << "the deck's own schedule is paci: --schedule paci tunes its partition and window\n";
+    }
     std::cout << "run it with:";
     for (const std::string& text : overrides) std::cout << " '" << text << "'";
     std::cout << " 'train.microbatches=" << subject.microbatches << "'\n";
@@ -209,9 +212,8 @@ int tune(const Command& command) {
   Subject subject;
   core::agree(MPI_COMM_WORLD, [&] { subject = load(command.tune, command); });
   if (rank != 0) return 0;
-  const bool paci = command.tune.schedule == "paci" ||
-                    (command.tune.schedule.empty() && subject.has_deck && subject.deck.schedule.name == "paci");
-  if (!paci && !command.tune.schedule.empty() && command.tune.schedule != "plan") {
+  const bool paci = command.tune.schedule == "paci";
+  if (!paci && command.tune.schedule != "plan") {
     throw InputError("--schedule " + command.tune.schedule + ": use plan or paci");
   }
   return paci ? tune_paci(subject, command.tune) : tune_flush(subject, command.tune);

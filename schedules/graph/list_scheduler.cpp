@@ -40,7 +40,7 @@ void ListScheduler::reset() {
   devices_.resize(index(graph.placement.ranks));
   for (Device& device : devices_) {
     device.stages.clear();
-    device.free_at = 0;
+    device.free_at = device.wake = 0;
     device.last_start = -1;
     device.started = false;
     device.shared = device.reserved = 0;
@@ -175,6 +175,15 @@ void ListScheduler::start(std::size_t d, Type type, int stage, double now, Plan*
     ++weights_[s];
     if (forwards_[s] != weights_[s]) device.shared -= units;
   }
+  device.wake = device.free_at;
+  if (type != Type::weight) {
+    const int to = type == Type::forward ? stage + 1 : stage - 1;
+    if (to >= 0 && to < graph_->placement.stages()) {
+      Device& receiver = devices_[index(graph_->placement.rank_of(to))];
+      const double arrival = device.free_at + (&receiver == &device ? 0 : graph_->link);
+      receiver.wake = std::min(receiver.wake, std::max(arrival, receiver.free_at));
+    }
+  }
   device.last_start = now;
   device.last = {kind, stage, k};
   device.started = true;
@@ -189,29 +198,25 @@ double ListScheduler::run(const UpdateGraph& graph, const ListRules& rules, Plan
   if (order != nullptr) order->ranks.assign(devices_.size(), {});
   const std::size_t total = graph.stages.size() * m_ * (rules.whole_backward ? 2 : 3);
   std::size_t begun = 0;
-  double now = 0;
   double makespan = 0;
   for (;;) {
-    bool again = true;
-    while (again) {
-      again = false;
-      for (std::size_t d = 0; d < devices_.size(); ++d) {
-        Type type = Type::forward;
-        int stage = -1;
-        if (devices_[d].free_at > now || !choose(devices_[d], now, &type, &stage)) continue;
-        start(d, type, stage, now, order);
-        ++begun;
-        makespan = std::max(makespan, devices_[d].free_at);
-        again = again || devices_[d].free_at == now;  // took no time: others may wait for it at this very moment
+    // A device is looked at when it becomes free or when something arrives, not at every event.
+    double now = kNever;
+    for (const Device& device : devices_) now = std::min(now, device.wake);
+    if (now == kNever) throw RunError("list scheduler: nothing can start; this must not happen");
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      Device& device = devices_[d];
+      if (device.wake > now) continue;
+      Type type = Type::forward;
+      int stage = -1;
+      if (!choose(device, now, &type, &stage)) {
+        device.wake = next_arrival(device, now);
+        continue;
       }
+      start(d, type, stage, now, order);
+      makespan = std::max(makespan, device.free_at);
+      if (++begun == total) return makespan;
     }
-    if (begun == total) return makespan;
-    double next = kNever;
-    for (const Device& device : devices_) {
-      next = std::min(next, device.free_at > now ? device.free_at : next_arrival(device, now));
-    }
-    if (next == kNever) throw RunError("list scheduler: nothing can start; this must not happen");
-    now = next;
   }
 }
 

@@ -30,6 +30,7 @@ class ListScheduler {
   struct Device {
     std::vector<int> stages;
     double free_at = 0;
+    double wake = 0;  // when the device has to be looked at again
     double last_start = -1;
     Action last = {};
     bool started = false;
