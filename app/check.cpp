@@ -12,6 +12,7 @@
 #include "core/profile/use_profile.hpp"
 #include "core/train/options.hpp"
 #include "core/train/preflight.hpp"
+#include "core/tune/plan_header.hpp"
 #include "schedules/error.hpp"
 #include "schedules/plan/csv.hpp"
 #include "schedules/simulate/efficiency.hpp"
@@ -58,6 +59,7 @@ Subject load(const Command& command) {
     if (command.stages < 0) throw InputError("--stages " + std::to_string(command.stages) + ": must be at least 1");
     const int as_if = command.stages > 0 ? command.stages : ranks;
     core::check_rules(subject.deck, as_if);
+    core::check_plan_header(subject.deck, as_if);
     subject.stages = core::stages_of(subject.deck, as_if);
     use_profile(command, subject);
   });
@@ -139,6 +141,7 @@ int check(const Command& command) {
 }
 
 int simulate(const Command& command) {
+  if (!command.tune.profile.empty()) return simulate_profile(command);
   const Subject subject = load(command);
   if (!subject.speaks) return 0;
   const auto result = core::preflight(subject.deck, subject.stages, command.updates, subject.costs);

@@ -10,9 +10,10 @@ namespace minipipe::app {
 
 namespace {
 
-CLI::App* add_deck_command(CLI::App& app, const std::string& name, const std::string& text, Command& command) {
+CLI::App* add_deck_command(CLI::App& app, const std::string& name, const std::string& text, Command& command,
+                           bool required = true) {
   CLI::App* sub = app.add_subcommand(name, text);
-  sub->add_option("deck", command.deck, "deck (TOML)")->required();
+  sub->add_option("deck", command.deck, "deck (TOML)")->required(required);
   sub->add_option("overrides", command.overrides, "block.key=value ...");
   return sub;
 }
@@ -30,10 +31,36 @@ void add_prepare(CLI::App& app, data::PrepareOptions& options) {
   sub->add_option("--seed", options.seed, "synthetic: seed")->capture_default_str();
 }
 
+void add_tune(CLI::App& app, Command& command) {
+  TuneCommand& tune = command.tune;
+  CLI::App* sub = add_deck_command(app, "tune", "search partition, placement and order together; writes a plan that train runs",
+                                   command, false);
+  sub->add_option("--profile", tune.profile, "costs of layers (JSON), instead of those of the deck");
+  sub->add_option("--devices", tune.devices, "number of devices");
+  sub->add_option("--microbatches", tune.microbatches, "microbatches per update");
+  sub->add_option("--time", tune.time, "seconds to search (10 if no --iterations are given)");
+  sub->add_option("--iterations", tune.iterations, "evaluations to spend; with a seed, the result is the same everywhere");
+  sub->add_option("--seed", tune.seed, "seed of the search")->capture_default_str();
+  sub->add_option("--cap", tune.cap, "most activation memory of a device, in units of layer x microbatch")
+      ->check(CLI::PositiveNumber);
+  sub->add_option("--stages", tune.stages, "most stages (eight per device)");
+  sub->add_option("--schedule", tune.schedule, "plan, or paci: partition and window for the asynchronous schedule")
+      ->capture_default_str();
+  sub->add_option("--gap", tune.gap, "paci: largest version gap to allow")->capture_default_str();
+  sub->add_option("--out", tune.out, "file for the plan (CSV)");
+}
+
+// CLI11 takes a deck as a positional; only these commands can do without one.
+void require_deck_or_profile(const Command& command) {
+  const bool may_lack = command.verb == Command::Verb::tune || command.verb == Command::Verb::simulate;
+  if (may_lack && command.deck.empty() && command.tune.profile.empty()) throw CLI::RequiredError("a deck or --profile");
+}
+
 Command::Verb verb_of(const std::string& name) {
   if (name == "profile") return Command::Verb::profile;
   if (name == "check") return Command::Verb::check;
   if (name == "simulate") return Command::Verb::simulate;
+  if (name == "tune") return Command::Verb::tune;
   if (name == "eval") return Command::Verb::eval;
   if (name == "prepare") return Command::Verb::prepare;
   return Command::Verb::train;
@@ -60,15 +87,17 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
   CLI::App* check =
       add_deck_command(app, "check", "prove the schedule legal, predict time and memory; trains nothing", command);
   CLI::App* simulate =
-      add_deck_command(app, "simulate", "simulate the schedule with the costs of [emulate] or of a profile", command);
+      add_deck_command(app, "simulate", "simulate the schedule with the costs of [emulate] or of a profile", command, false);
   for (CLI::App* sub : {check, simulate}) {
     sub->add_option("--stages", command.stages, "number of stages");
-    sub->add_option("--profile", command.profile, "use the costs in this file, made by minipipe profile");
+    sub->add_option("--profile", command.profile,
+                    "use the costs in this file, made by minipipe profile (simulate without a deck: JSON)");
     sub->add_flag("--strict", command.strict, "refuse a profile of another machine");
   }
   simulate->add_option("--export", command.export_file, "write the simulated order as a CSV plan");
   simulate->add_option("--timeline", command.timeline, "write the simulated order as a Chrome trace");
   simulate->add_option("--updates", command.updates, "optimizer updates to simulate");
+  add_tune(app, command);
   CLI::App* eval = add_deck_command(app, "eval", "validation loss of a checkpoint", command);
   eval->add_option("--checkpoint", command.checkpoint, "checkpoint file, or \"latest\" of output.directory")
       ->default_str("latest");
@@ -78,7 +107,13 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
   try {
     app.parse(argc, argv);
     if (app.get_subcommands().empty() && !help_deck && !help_markdown) {
-      throw CLI::RequiredError("a sub-command (train, profile, check, simulate, eval, prepare)");
+      throw CLI::RequiredError("a sub-command (train, profile, check, simulate, tune, eval, prepare)");
+    }
+    if (!app.get_subcommands().empty()) {
+      command.verb = verb_of(app.get_subcommands().front()->get_name());
+      // Without a deck, simulate runs the cases of a JSON profile.
+      if (command.verb == Command::Verb::simulate && command.deck.empty()) command.tune.profile = command.profile;
+      require_deck_or_profile(command);
     }
   } catch (const CLI::ParseError& error) {
     std::ostringstream out;
@@ -96,8 +131,6 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
     command.verb = Command::Verb::help_deck;
   } else if (help_markdown) {
     command.verb = Command::Verb::help_deck_markdown;
-  } else {
-    command.verb = verb_of(app.get_subcommands().front()->get_name());
   }
   if (command.verb == Command::Verb::eval && command.checkpoint.empty()) command.checkpoint = "latest";
   return parsed;

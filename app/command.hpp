@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -7,9 +8,24 @@
 
 namespace minipipe::app {
 
+// Options of tune, and of simulate --profile.
+struct TuneCommand {
+  std::string profile;            // JSON costs of layers; empty: the deck's
+  std::string schedule = "plan";  // or "paci"
+  int devices = 0;                // 0: as the deck or the profile says
+  int microbatches = 0;
+  double time = 0;              // seconds; 0: 10, or no limit if iterations are given
+  std::int64_t iterations = 0;  // 0: no limit
+  std::uint64_t seed = 1;
+  double cap = 0;   // units of layer x microbatch per device; 0: none
+  int stages = 0;   // most stages; 0: eight per device
+  int gap = 1;      // paci: largest version gap
+  std::string out;  // plan file
+};
+
 // The command line, parsed.
 struct Command {
-  enum class Verb { train, profile, check, simulate, eval, prepare, help_deck, help_deck_markdown };
+  enum class Verb { train, profile, check, simulate, tune, eval, prepare, help_deck, help_deck_markdown };
   Verb verb = Verb::train;
   std::string deck;
   std::vector<std::string> overrides;  // block.key=value
@@ -28,6 +44,8 @@ struct Command {
   // eval
   std::string checkpoint;  // "latest" or a file
   std::string dump_batch;  // write the next update's batch with its losses here
+
+  TuneCommand tune;
 
   data::PrepareOptions prepare;
 };

@@ -28,6 +28,8 @@ int run(const Command& command, bool speak) {
       return minipipe::app::check(command);
     case Command::Verb::simulate:
       return minipipe::app::simulate(command);
+    case Command::Verb::tune:
+      return minipipe::app::tune(command);
     case Command::Verb::eval:
       return minipipe::app::evaluate(command);
     case Command::Verb::prepare:

@@ -17,6 +17,8 @@ int train(const Command& command);
 int check(const Command& command);
 int profile(const Command& command);
 int simulate(const Command& command);
+int simulate_profile(const Command& command);  // simulate --profile
+int tune(const Command& command);
 int evaluate(const Command& command);
 
 }  // namespace minipipe::app

@@ -7,6 +7,7 @@
 #include "core/deck/rules.hpp"
 #include "core/train/preflight.hpp"
 #include "core/train/trainer.hpp"
+#include "core/tune/plan_header.hpp"
 #include "minipipe_version.hpp"
 
 namespace minipipe::app {
@@ -24,6 +25,7 @@ int train(const Command& command) {
   TokenSources sources;
   core::agree(MPI_COMM_WORLD, [&] {
     core::check_rules(deck, ranks);
+    core::check_plan_header(deck, ranks);
     core::check_schedule(deck, core::stages_of(deck, ranks));
   });
   if (rank == 0) std::cout << core::delay_warning(deck, core::stages_of(deck, ranks)) << std::flush;

@@ -45,7 +45,7 @@ Plan read_csv(std::istream& stream, const std::string& name) {
   std::string line;
   for (int row = 1; std::getline(stream, line); ++row) {
     std::string_view rest = line;
-    if (trim(rest).empty()) continue;
+    if (trim(rest).empty() || trim(rest).starts_with('#')) continue;
     ActionList& list = plan.ranks.emplace_back();
     for (int cell = 1;; ++cell) {
       const auto comma = rest.find(',');

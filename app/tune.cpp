@@ -1,0 +1,264 @@
+// minipipe tune, and minipipe simulate --profile: plans for models whose layers differ.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "app/session.hpp"
+#include "core/comm/agreement.hpp"
+#include "core/comm/stop_signal.hpp"
+#include "core/deck/rules.hpp"
+#include "core/train/options.hpp"
+#include "core/tune/deck_profile.hpp"
+#include "core/tune/plan_header.hpp"
+#include "core/tune/profile_file.hpp"
+#include "schedules/error.hpp"
+#include "schedules/generate/generate.hpp"
+#include "schedules/graph/list_scheduler.hpp"
+#include "schedules/tune/asynchronous.hpp"
+#include "schedules/tune/tuner.hpp"
+
+namespace minipipe::app {
+
+namespace {
+
+using nlohmann::ordered_json;
+using schedules::CostProfile;
+
+// What is to be tuned: the layers' costs and how many devices and microbatches share them.
+struct Subject {
+  core::Deck deck;
+  bool has_deck = false;
+  CostProfile milliseconds;
+  std::string machine;
+  int devices = 0;
+  int microbatches = 0;
+};
+
+// Ticks are whole numbers, and are written as such.
+std::int64_t whole(double ticks) { return static_cast<std::int64_t>(ticks); }
+std::vector<std::int64_t> whole(const std::vector<double>& ticks) { return {ticks.begin(), ticks.end()}; }
+
+std::string with(const std::string& option, int value) { return option + " " + std::to_string(value); }
+
+Subject load(const TuneCommand& tune, const Command& command) {
+  Subject subject;
+  subject.has_deck = !command.deck.empty();
+  int stages = 0;
+  if (subject.has_deck) {
+    subject.deck = load_deck(command, MPI_COMM_WORLD);
+    int ranks = 1;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    const int as_if = tune.devices > 0 ? tune.devices : ranks;
+    if (subject.deck.parallel.stages == 0 && tune.devices > 0) subject.deck.parallel.stages = tune.devices;
+    stages = core::stages_of(subject.deck, as_if);
+    subject.devices = std::max(1, stages / core::chunks_of(subject.deck));
+    subject.microbatches = static_cast<int>(subject.deck.train.microbatches);
+    if (tune.profile.empty()) subject.milliseconds = core::deck_profile(subject.deck, stages);
+    if (subject.deck.emulate.enabled) subject.machine = "";
+  }
+  if (!tune.profile.empty()) {
+    const core::ProfileFile file = core::read_profile(tune.profile);
+    subject.milliseconds = file.profile;
+    subject.machine = file.machine;
+    if (!subject.has_deck) {
+      subject.devices = file.devices;
+      subject.microbatches = file.microbatches;
+    } else if (file.profile.size() != subject.deck.model.layers) {
+      throw InputError("profile " + tune.profile + ": has " + std::to_string(file.profile.size()) +
+                       " layers, but model.layers = " + std::to_string(subject.deck.model.layers));
+    }
+  }
+  if (tune.devices < 0) throw InputError(with("--devices", tune.devices) + ": must be at least 1");
+  if (tune.microbatches < 0) throw InputError(with("--microbatches", tune.microbatches) + ": must be at least 1");
+  if (tune.devices > 0) subject.devices = tune.devices;
+  if (tune.microbatches > 0) subject.microbatches = tune.microbatches;
+  if (subject.devices == 0) throw InputError("tune: the profile does not say how many devices; give --devices");
+  if (subject.microbatches == 0) throw InputError("tune: the profile does not say how many microbatches; give --microbatches");
+  return subject;
+}
+
+// Stages of each device.
+ordered_json by_device(const schedules::Placement& placement) {
+  ordered_json rows = ordered_json::array();
+  for (int d = 0; d < placement.ranks; ++d) rows.push_back(placement.stages_of(d));
+  return rows;
+}
+
+int tune_paci(const Subject& subject, const TuneCommand& tune) {
+  schedules::AsynchronousRequest request;
+  request.profile = subject.milliseconds;
+  request.devices = subject.devices;
+  request.most_gap = tune.gap;
+  if (subject.has_deck) request.options = core::schedule_options(subject.deck, subject.devices);
+  const auto result = schedules::tune_asynchronous(request);
+  std::printf("%8s %16s %10s %8s %10s  %s\n", "window", "ms/microbatch", "of bound", "gap max", "gap mean", "partition");
+  ordered_json rows = ordered_json::array();
+  for (const auto& plan : result.windows) {
+    std::printf("%8lld %16.6f %10.4f %8lld %10.4f  %s\n", static_cast<long long>(plan.window), plan.time_per_microbatch,
+                plan.time_per_microbatch / result.lower_bound, static_cast<long long>(plan.gap_max), plan.gap_mean,
+                ordered_json(plan.partition).dump().c_str());
+    rows.push_back({{"window", plan.window}, {"ms_per_microbatch", plan.time_per_microbatch}, {"gap_max", plan.gap_max}});
+  }
+  std::cout << "run it with: schedule.name=paci train.microbatches=" << result.best.window
+            << " schedule.partition=" << ordered_json(result.best.partition).dump() << " parallel.stages=" << subject.devices
+            << "\n";
+  const ordered_json line = {{"schedule", "paci"},
+                             {"window", result.best.window},
+                             {"partition", result.best.partition},
+                             {"ms_per_microbatch", result.best.time_per_microbatch},
+                             {"lower_bound_ms", result.lower_bound},
+                             {"gap_max", result.best.gap_max},
+                             {"windows", rows}};
+  std::cout << line.dump() << std::endl;
+  return 0;
+}
+
+void write_plan(const std::string& path, const core::PlanHeader& header, const schedules::Plan& order) {
+  std::ofstream stream(path);
+  core::write_plan_file(stream, header, order);
+  stream.close();
+  if (!stream) throw InputError("--out " + path + ": cannot be written; give a path in an existing, writable folder");
+}
+
+int tune_flush(const Subject& subject, const TuneCommand& tune) {
+  const core::StopSignal interrupt;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+  schedules::TuneRequest request;
+  request.profile = schedules::in_ticks(subject.milliseconds);
+  request.devices = subject.devices;
+  request.microbatches = subject.microbatches;
+  if (tune.cap > 0) request.cap = tune.cap;
+  request.seed = tune.seed;
+  request.evaluations = tune.iterations;
+  request.most_stages = tune.stages;
+  // An iteration budget alone must give the same plan on any machine: no clock then unless one was asked for.
+  const double limit = tune.time > 0 ? tune.time : tune.iterations > 0 ? 0 : 10;
+  request.stop = [&] { return interrupt.received() != 0 || (limit > 0 && seconds() >= limit); };
+  request.progress = [&](const schedules::TuneProgress& progress) {
+    std::printf("%9.3f s %12lld evaluations  %-14s %12.0f ticks, %.2f %% above the lower bound\n", seconds(),
+                static_cast<long long>(progress.evaluations), progress.phase.c_str(), progress.makespan,
+                100 * (progress.makespan / progress.lower_bound - 1));
+    std::fflush(stdout);
+  };
+  const auto result = schedules::tune(request);
+  if (interrupt.received() != 0) std::cout << "interrupted: the best plan so far\n";
+  const auto& best = result.best;
+  const auto graph =
+      schedules::make_graph(schedules::CostSums(request.profile), best.partition, best.placement, request.microbatches);
+  const auto simulation = schedules::simulate_graph(graph, best.order);
+  ordered_json baselines = ordered_json::object();
+  for (const auto& plan : result.baselines) {
+    std::printf("  %-16s %12.0f ticks, tuned is %.3f times as fast\n", plan.name.c_str(), plan.makespan,
+                plan.makespan / best.makespan);
+    baselines[plan.name] = whole(plan.makespan);
+  }
+  std::printf("%6s %14s %14s  %s\n", "device", "compute ticks", "peak units", "stages");
+  for (int d = 0; d < best.placement.ranks; ++d) {
+    std::printf("%6d %14.0f %14.0f  %s\n", d, simulation.compute[d], simulation.peak_units[d],
+                ordered_json(best.placement.stages_of(d)).dump().c_str());
+  }
+  std::printf("makespan %.0f ticks; lower bound %.0f; gap %.0f ticks, %.2f %%\n", best.makespan, result.lower_bound,
+              best.makespan - result.lower_bound, 100 * (best.makespan / result.lower_bound - 1));
+  if (!tune.out.empty()) {
+    write_plan(tune.out, core::header_of(best, subject.milliseconds, subject.microbatches, subject.machine), best.order);
+    const auto overrides = subject.has_deck && tune.profile.empty()
+                               ? core::plan_overrides(subject.deck, subject.milliseconds, best.partition, tune.out)
+                               : core::plan_overrides(best.partition, tune.out);
+    if (subject.has_deck && subject.deck.schedule.name == "paci") {
+      std::cout << "the deck's own schedule is paci: --schedule paci tunes its partition and window\n";
+    }
+    std::cout << "run it with:";
+    for (const std::string& text : overrides) std::cout << " '" << text << "'";
+    std::cout << " 'train.microbatches=" << subject.microbatches << "'\n";
+  }
+  ordered_json line = {{"makespan_ticks", whole(best.makespan)},
+                       {"lower_bound_ticks", whole(std::ceil(result.lower_bound))},
+                       {"partition", best.partition},
+                       {"placement", by_device(best.placement)},
+                       {"compute_ticks", whole(simulation.compute)},
+                       {"peak_units", simulation.peak_units},
+                       {"baselines", baselines},
+                       {"evaluations", result.evaluations},
+                       {"seconds", seconds()}};
+  if (tune.cap > 0) line["cap_units"] = tune.cap;
+  std::cout << line.dump() << std::endl;
+  return 0;
+}
+
+// The order a stated case was timed with.
+schedules::Plan order_of(const core::ProfileCase& stated, const schedules::UpdateGraph& graph) {
+  schedules::Plan order;
+  if (stated.schedule == "1f1b") {
+    schedules::ScheduleOptions options;
+    options.name = "1f1b";
+    options.stages = graph.placement.stages();
+    options.window = graph.microbatches;
+    return schedules::generate_plan(options, graph.placement, 0, 1);
+  }
+  schedules::ListScheduler().run(graph, {}, &order);
+  return order;
+}
+
+}  // namespace
+
+int tune(const Command& command) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  Subject subject;
+  core::agree(MPI_COMM_WORLD, [&] { subject = load(command.tune, command); });
+  if (rank != 0) return 0;
+  const bool paci = command.tune.schedule == "paci";
+  if (!paci && command.tune.schedule != "plan") {
+    throw InputError("--schedule " + command.tune.schedule + ": use plan or paci");
+  }
+  return paci ? tune_paci(subject, command.tune) : tune_flush(subject, command.tune);
+}
+
+int simulate_profile(const Command& command) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  core::ProfileFile file;
+  core::agree(MPI_COMM_WORLD, [&] {
+    file = core::read_profile(command.tune.profile);
+    if (file.cases.empty()) {
+      throw InputError("profile " + command.tune.profile + ": has no cases to simulate; minipipe tune --profile makes plans");
+    }
+  });
+  if (rank != 0) return 0;
+  const schedules::CostSums sums(schedules::in_ticks(file.profile));
+  bool exact = true;
+  ordered_json rows = ordered_json::array();
+  std::printf("%-24s %14s %14s %8s  %s\n", "case", "simulated", "stated", "bubble", "compute by device (stated)");
+  for (const core::ProfileCase& stated : file.cases) {
+    const auto graph = schedules::make_graph(sums, stated.partition, stated.placement, file.microbatches);
+    const auto result = schedules::simulate_graph(graph, order_of(stated, graph));
+    const bool same = (!stated.makespan_ticks || *stated.makespan_ticks == result.makespan) &&
+                      (stated.compute_ticks.empty() || stated.compute_ticks == result.compute);
+    exact = exact && same;
+    std::printf("%-24s %14.0f %14s %7.2f%% ", stated.name.c_str(), result.makespan,
+                stated.makespan_ticks ? std::to_string(static_cast<long long>(*stated.makespan_ticks)).c_str() : "-",
+                100 * result.bubble_share);
+    for (std::size_t d = 0; d < result.compute.size(); ++d) {
+      std::printf(" %.0f", result.compute[d]);
+      if (d < stated.compute_ticks.size()) std::printf(" (%.0f)", stated.compute_ticks[d]);
+    }
+    std::printf("%s\n", same ? "" : "  DIFFERS");
+    ordered_json row = {{"name", stated.name}, {"simulated_ticks", whole(result.makespan)}};
+    row["stated_ticks"] = stated.makespan_ticks ? ordered_json(whole(*stated.makespan_ticks)) : ordered_json();
+    row["compute_ticks"] = whole(result.compute);
+    row["stated_compute_ticks"] = whole(stated.compute_ticks);
+    row["peak_units"] = result.peak_units;
+    row["bubble_share"] = result.bubble_share;
+    row["same"] = same;
+    rows.push_back(row);
+  }
+  std::cout << ordered_json{{"profile", file.profile.name}, {"cases", rows}, {"same", exact}}.dump() << std::endl;
+  return exact ? 0 : 3;
+}
+
+}  // namespace minipipe::app

@@ -1,0 +1,68 @@
+#include "core/tune/deck_profile.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include "schedules/error.hpp"
+
+namespace minipipe::core {
+
+namespace {
+template <typename T>
+std::string list(const std::vector<T>& values) {
+  std::ostringstream text;
+  text.precision(17);
+  for (const T& value : values) text << (text.tellp() == 0 ? "[" : ",") << value;
+  text << (values.empty() ? "[]" : "]");
+  return text.str();
+}
+}  // namespace
+
+schedules::CostProfile deck_profile(const Deck& deck, int stages) {
+  schedules::CostProfile profile;
+  profile.name = deck.run.name;
+  profile.pattern = std::string(static_cast<std::size_t>(deck.model.layers), 'T');
+  if (!deck.emulate.enabled) {
+    profile.layers.assign(static_cast<std::size_t>(deck.model.layers), {1, 1, 1});
+    return profile;
+  }
+  std::vector<int> partition = deck.schedule.partition;
+  if (partition.empty()) partition = schedules::uniform_partition(deck.model.layers, stages);
+  for (std::size_t s = 0; s < partition.size(); ++s) {
+    const double factor = deck.emulate.stage_factors.empty() ? 1.0 : deck.emulate.stage_factors[s];
+    if (partition[s] == 0) {
+      throw InputError("schedule.partition: stage " + std::to_string(s) +
+                       " has no layers to share its emulated time; give it one, or use a profile");
+    }
+    const double share = factor / partition[s];
+    for (int k = 0; k < partition[s]; ++k) {
+      profile.layers.push_back(
+          {share * deck.emulate.forward_ms, 0.5 * share * deck.emulate.backward_ms, 0.5 * share * deck.emulate.backward_ms});
+    }
+  }
+  const auto& links = deck.emulate.link_latencies_ms;
+  profile.link = links.empty() ? deck.emulate.link_latency_ms : *std::max_element(links.begin(), links.end());
+  if (deck.emulate.link_mb_per_s > 0) {
+    profile.link += 1e-3 * static_cast<double>(deck.emulate.message_bytes) / deck.emulate.link_mb_per_s;
+  }
+  return profile;
+}
+
+std::vector<std::string> plan_overrides(const std::vector<int>& partition, const std::string& plan_file) {
+  return {"schedule.name=plan", "schedule.plan=" + plan_file, "schedule.partition=" + list(partition),
+          "parallel.stages=" + std::to_string(partition.size())};
+}
+
+std::vector<std::string> plan_overrides(const Deck& deck, const schedules::CostProfile& profile,
+                                        const std::vector<int>& partition, const std::string& plan_file) {
+  std::vector<std::string> overrides = plan_overrides(partition, plan_file);
+  if (!deck.emulate.enabled || !(deck.emulate.forward_ms > 0)) return overrides;
+  std::vector<double> factors;
+  for (const auto& stage : schedules::CostSums(profile).stages(partition)) {
+    factors.push_back(stage.forward / deck.emulate.forward_ms);
+  }
+  overrides.push_back("emulate.stage_factors=" + list(factors));
+  return overrides;
+}
+
+}  // namespace minipipe::core

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedules/plan/placement.hpp"
+#include "schedules/tune/profile.hpp"
+
+namespace minipipe::core {
+
+// A stated result of a profile: what an independent source says a plan takes.
+struct ProfileCase {
+  std::string name;
+  std::vector<int> partition;
+  schedules::Placement placement;
+  std::string schedule;  // "1f1b": whole backwards; "list scheduler": the rules of schedules::ListRules
+  std::optional<double> makespan_ticks;
+  std::vector<double> compute_ticks;  // by device; empty: not stated
+};
+
+struct ProfileFile {
+  schedules::CostProfile profile;  // milliseconds
+  int devices = 0;                 // 0: not said
+  int microbatches = 0;
+  std::string machine;  // where the times were measured; empty: nowhere in particular
+  std::vector<ProfileCase> cases;
+};
+
+// JSON: "layers" (one symbol per layer), "forward_ms", "backward_ms" (input gradient), "weight_ms" (each a table from symbol to
+// milliseconds; E is the embedding, L the head), and optionally "activation_units", "activation_bytes", "parameter_bytes"
+// (tables), "communication_ms", "devices", "microbatches", "machine", "name", "cases". Every symbol of one table of times must
+// be in the other two. Throws InputError naming file and path of the value ("forward_ms.M") for what is missing, negative, of
+// another kind or unknown; for a layer without costs, its position.
+ProfileFile parse_profile(const std::string& text, const std::string& file);
+
+// Reads a profile in any of the forms known, by the file's ending: .json.
+ProfileFile read_profile(const std::string& file);
+
+}  // namespace minipipe::core

@@ -1,0 +1,177 @@
+#include "schedules/tune/tuner.hpp"
+
+#include <algorithm>
+
+#include "schedules/error.hpp"
+#include "schedules/tune/search.hpp"
+
+namespace minipipe::schedules {
+
+BubbleDiagnosis diagnose(const GraphResult& result) {
+  BubbleDiagnosis diagnosis;
+  double least = std::numeric_limits<double>::infinity();
+  double most = 0;
+  for (const ActionLog& log : result.log.ranks) {
+    double boundary = result.makespan, residual = 0;
+    if (!log.empty()) boundary = log.front().start_s + (result.makespan - log.back().end_s);
+    for (std::size_t i = 1; i < log.size(); ++i) residual += log[i].start_s - log[i - 1].end_s;
+    diagnosis.boundary += boundary;
+    diagnosis.residual += residual;
+    least = std::min(least, boundary + residual);
+    most = std::max(most, boundary + residual);
+  }
+  diagnosis.spread = most - least;
+  return diagnosis;
+}
+
+std::vector<Phase> phase_order(const BubbleDiagnosis& diagnosis, double smallest_layer) {
+  const bool ends = diagnosis.boundary > diagnosis.residual;
+  const Phase second = ends ? Phase::placement : Phase::schedule;
+  const Phase third = ends ? Phase::schedule : Phase::placement;
+  if (diagnosis.spread > smallest_layer) return {Phase::partition, second, third};
+  return {second, third, Phase::partition};
+}
+
+namespace {
+
+class Tuner {
+ public:
+  explicit Tuner(const TuneRequest& request) : request_(request), context_(request_), structures_(context_), orders_(context_) {
+    result_.lower_bound = lower_bound(request.profile, request.devices, request.microbatches);
+    smallest_layer_ = std::numeric_limits<double>::infinity();
+    for (const LayerCosts& layer : request.profile.layers) smallest_layer_ = std::min(smallest_layer_, layer.time());
+  }
+
+  TuneResult run() {
+    result_.baselines = baselines(request_);
+    for (const TunedPlan& plan : result_.baselines) offer(plan, plan.name);
+    start();
+    while (!context_.over && !done()) cycle();
+    result_.evaluations = context_.evaluations;
+    return std::move(result_);
+  }
+
+ private:
+  bool done() const { return result_.best.makespan <= result_.lower_bound; }
+
+  bool offer(const TunedPlan& plan, const std::string& phase) {
+    if (!(plan.makespan < result_.best.makespan)) return false;
+    result_.best = plan;
+    result_.best.name = phase;
+    if (request_.progress) request_.progress({context_.evaluations, phase, plan.makespan, result_.lower_bound});
+    return true;
+  }
+
+  // List-scheduled plans of every number of stages that is a multiple of the devices, under several rules.
+  void start() {
+    const int most = request_.most_stages > 0 ? request_.most_stages : 8 * request_.devices;
+    for (int stages = request_.devices; stages <= most; stages += request_.devices) {
+      const int ends = (request_.profile.has_embedding() ? 1 : 0) + (request_.profile.has_head() ? 1 : 0);
+      if (stages > request_.profile.size() + (stages > 1 ? ends : 0)) break;
+      std::vector<std::vector<int>> partitions = {min_max_partition(request_.profile, stages)};
+      if (stages <= request_.profile.size()) partitions.push_back(uniform_partition(request_.profile.size(), stages));
+      Structure best;
+      for (const auto& partition : partitions) {
+        for (const bool snake : {false, true}) {
+          for (const double hold : {0.0, 0.5}) {
+            Structure structure{partition, {}, {}};
+            structure.rules.hold = hold;
+            for (int s = 0; s < stages; ++s) {
+              const int k = s % request_.devices;
+              structure.rank_of_stage.push_back(snake && (s / request_.devices) % 2 == 1 ? request_.devices - 1 - k : k);
+            }
+            structure.makespan = structures_.evaluate(structure);
+            if (structure.makespan < best.makespan) best = structure;
+            if (context_.count()) break;
+          }
+        }
+      }
+      if (best.makespan == OrderEvaluator::kNever) continue;
+      pool_.push_back(best);
+      offer(structures_.plan_of(best, "list"), "list");
+      if (context_.over) return;
+    }
+  }
+
+  // One round: phases in the order the bubbles suggest; a phase that does not help is followed by the next one.
+  void cycle() {
+    const UpdateGraph graph = make_graph(context_.sums, result_.best.partition, result_.best.placement, request_.microbatches);
+    const BubbleDiagnosis diagnosis = diagnose(simulate_graph(graph, result_.best.order));
+    for (const Phase phase : phase_order(diagnosis, smallest_layer_)) {
+      if (context_.over) return;
+      if (run(phase)) {
+        round_ = 0;
+        return;
+      }
+    }
+    ++round_;
+  }
+
+  bool run(Phase phase) {
+    const int effort = 1 << std::min(round_, 4);
+    switch (phase) {
+      case Phase::partition:
+        return offer(orders_.anneal(result_.best, true, 10000 * effort), "partition");
+      case Phase::schedule:
+        return offer(orders_.anneal(result_.best, false, 10000 * effort), "schedule");
+      case Phase::placement:
+        return restructure(effort);
+    }
+    return false;
+  }
+
+  // Anneals one of the structures and works out its order: the list scheduler's makespan alone does not tell how good the
+  // structure is.
+  bool restructure(int effort) {
+    if (pool_.empty()) return false;
+    const std::size_t which = turn_++ % pool_.size();
+    Structure& member = pool_[which];
+    // Warm enough to leave the member's basin the more often it was visited.
+    Structure found = structures_.anneal(member, {}, 600 * effort, 0.01 * (1 + static_cast<double>(context_.below(3))));
+    if (found.makespan < member.makespan) member = found;
+    const TunedPlan polished = orders_.anneal(structures_.plan_of(found, "placement"), true, 8000 * effort);
+    const bool better = offer(polished, "placement");
+    // Members that stay far behind make room for the best.
+    std::sort(pool_.begin(), pool_.end(), [](const Structure& a, const Structure& b) { return a.makespan < b.makespan; });
+    if (turn_ % (2 * pool_.size()) == 0 && pool_.size() > 3) pool_.pop_back();
+    return better;
+  }
+
+  const TuneRequest& request_;
+  SearchContext context_;
+  StructureSearch structures_;
+  OrderSearch orders_;
+  TuneResult result_;
+  std::vector<Structure> pool_;
+  std::size_t turn_ = 0;
+  int round_ = 0;
+  double smallest_layer_ = 0;
+};
+
+void check(const TuneRequest& request) {
+  validate(request.profile);
+  if (request.devices < 1) throw InputError("tune: the number of devices must be 1 or more");
+  if (request.microbatches < 1) throw InputError("tune: the number of microbatches must be 1 or more");
+  if (!(request.cap > 0)) throw InputError("tune: the memory cap must be above 0");
+  if (request.evaluations < 1 && !request.stop) throw InputError("tune: needs a number of iterations or a time limit");
+  if (request.devices > request.profile.size()) {
+    throw InputError("tune: " + std::to_string(request.devices) + " devices are more than the " +
+                     std::to_string(request.profile.size()) + " layers of the model; use fewer devices");
+  }
+  // The most even split of memory that stages in sequence allow is the least any plan needs.
+  CostProfile memory = request.profile;
+  memory.clock = Clock::real;
+  for (LayerCosts* costs : {&memory.embedding, &memory.head}) *costs = {costs->units, 0, 0, costs->units};
+  for (LayerCosts& layer : memory.layers) layer = {layer.units, 0, 0, layer.units};
+  check_cap(make_graph(CostSums(memory), min_max_partition(memory, request.devices), one_stage_per_rank(request.devices), 1),
+            request.cap);
+}
+
+}  // namespace
+
+TuneResult tune(const TuneRequest& request) {
+  check(request);
+  return Tuner(request).run();
+}
+
+}  // namespace minipipe::schedules

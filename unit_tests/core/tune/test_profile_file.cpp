@@ -1,0 +1,148 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "core/tune/deck_profile.hpp"
+#include "core/tune/plan_header.hpp"
+#include "core/tune/profile_file.hpp"
+#include "schedules/error.hpp"
+#include "schedules/plan/csv.hpp"
+
+namespace minipipe::core {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const char* const kGood = R"({"layers": "AB", "microbatches": 2, "devices": 2, "communication_ms": 0.5,
+ "forward_ms": {"A": 1, "B": 2, "L": 3}, "backward_ms": {"A": 2, "B": 3, "L": 4}, "weight_ms": {"A": 0, "B": 1, "L": 0},
+ "cases": [{"name": "a", "partition": [1, 1], "placement": [[0], [1]], "schedule": "1f1b", "makespan_ticks": 7}]})";
+
+std::string changed(const std::string& from, const std::string& to) {
+  std::string text = kGood;
+  const auto at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+void expect_refused(const std::string& text, const std::string& reason) {
+  try {
+    parse_profile(text, "p.json");
+    ADD_FAILURE() << "accepted: " << text;
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("profile p.json: " + reason));
+  }
+}
+
+TEST(ProfileFile, ReadsCostsAndCases) {
+  const ProfileFile file = parse_profile(kGood, "dir/p.json");
+  EXPECT_EQ(file.profile.size(), 2);
+  EXPECT_EQ(file.profile.layers[1].backward_input, 3);
+  EXPECT_EQ(file.profile.head.forward, 3);
+  EXPECT_EQ(file.profile.head.units, 0);
+  EXPECT_EQ(file.profile.embedding.forward, 0);
+  EXPECT_EQ(file.profile.link, 0.5);
+  EXPECT_EQ(file.profile.name, "p.json");
+  ASSERT_EQ(file.cases.size(), 1u);
+  EXPECT_THAT(file.cases[0].placement.rank_of_stage, ElementsAre(0, 1));
+  EXPECT_EQ(*file.cases[0].makespan_ticks, 7);
+}
+
+TEST(ProfileFile, BadValuesAreNamedByPath) {
+  expect_refused("{", "not JSON");
+  expect_refused("[]", "is not a JSON object");
+  expect_refused(changed("\"B\": 2", "\"B\": -2"), "forward_ms.B is -2; it must be 0 or more");
+  expect_refused(changed("\"B\": 2", "\"B\": \"x\""), "forward_ms.B is \"x\", not a number");
+  expect_refused(changed(", \"L\": 4", ""), "backward_ms.L is missing");
+  expect_refused(changed("\"weight_ms\"", "\"weights\""), "weights is not a key of a profile");
+  expect_refused(R"({"layers": "A", "forward_ms": {"A": 1}, "backward_ms": {"A": 1}})", "weight_ms is missing");
+  expect_refused(changed("\"layers\": \"AB\", ", ""), "layers is missing");
+  expect_refused(changed("\"AB\"", "\"AXB\""), "layers has 'X' at position 1");
+  expect_refused(changed("\"AB\"", "\"ALB\""), "layers has 'L' at position 1");
+  expect_refused(changed("\"A\": 1", "\"AA\": 1"), "forward_ms.AA is not the cost of a layer");
+  expect_refused(changed("\"devices\": 2", "\"devices\": 0"), "devices is 0");
+  expect_refused(changed("[1, 1]", "[1, 2]"), "cases[0].partition adds up to 3, not to the 2 layers");
+  expect_refused(changed("[[0], [1]]", "[[0], [0]]"), "cases[0].placement[1] names stage 0 a second time");
+  expect_refused(changed("[[0], [1]]", "[[0], []]"), "cases[0].placement leaves out stage 1");
+  expect_refused(changed("\"1f1b\"", "\"magic\""), "cases[0].schedule is \"magic\"");
+  EXPECT_THROW(read_profile("none.json"), InputError);
+  EXPECT_THROW(read_profile("profile.txt"), InputError);
+}
+
+TEST(PlanHeader, RoundTripAndTheCellsAreStillRead) {
+  const auto profile = parse_profile(kGood, "p.json").profile;
+  schedules::TunedPlan plan{"", {1, 1}, schedules::one_stage_per_rank(2), {}, 12};
+  plan.order.ranks = {{{schedules::Kind::forward, 0, 0}, {schedules::Kind::backward, 0, 0}},
+                      {{schedules::Kind::forward, 1, 0}, {schedules::Kind::backward, 1, 0}}};
+  std::ostringstream out;
+  write_plan_file(out, header_of(plan, profile, 1, ""), plan.order);
+  std::istringstream in(out.str());
+  const PlanHeader header = read_plan_header(in, "plan.csv");
+  EXPECT_EQ(header.layers, 2);
+  EXPECT_EQ(header.devices, 2);
+  EXPECT_EQ(header.machine, "any");
+  EXPECT_EQ(header.profile, fingerprint(profile));
+  EXPECT_THAT(header.partition, ElementsAre(1, 1));
+  std::istringstream again(out.str());
+  EXPECT_EQ(schedules::read_csv(again, "plan.csv").ranks, plan.order.ranks);
+  std::istringstream bad("# layers: many\n");
+  EXPECT_THROW(read_plan_header(bad, "plan.csv"), InputError);
+}
+
+TEST(PlanHeader, FingerprintsTellProfilesApart) {
+  auto profile = parse_profile(kGood, "p.json").profile;
+  const std::string before = fingerprint(profile);
+  profile.layers[1].backward_weight += 1e-9;
+  EXPECT_NE(fingerprint(profile), before);
+}
+
+TEST(PlanHeader, APlanForSomethingElseIsRefused) {
+  const std::string path = testing::TempDir() + "plan_header_test.csv";
+  PlanHeader header{"m", 8, 2, 4, "0", "any", {4, 4}, 1};
+  const auto write = [&] {
+    std::ofstream stream(path);
+    write_plan_file(stream, header, {{{}, {}}});
+  };
+  Deck deck;
+  deck.schedule.name = "plan";
+  deck.schedule.plan = path;
+  deck.schedule.partition = {4, 4};
+  deck.model.layers = 8;
+  deck.train.microbatches = 4;
+  write();
+  EXPECT_NO_THROW(check_plan_header(deck, 2));
+  EXPECT_NO_THROW(check_plan_header(deck, 1));
+  EXPECT_THROW(check_plan_header(deck, 4), InputError);
+  deck.model.layers = 9;
+  EXPECT_THROW(check_plan_header(deck, 2), InputError);
+  deck.model.layers = 8;
+  deck.train.microbatches = 8;
+  EXPECT_THROW(check_plan_header(deck, 2), InputError);
+  deck.train.microbatches = 4;
+  deck.schedule.partition = {5, 3};
+  EXPECT_THROW(check_plan_header(deck, 2), InputError);
+  deck.schedule.partition = {4, 4};
+  header.machine = "another-machine";
+  write();
+  EXPECT_THROW(check_plan_header(deck, 2), InputError);
+}
+
+TEST(DeckProfile, EmulatedStagesShareTheirTimeAmongTheirLayers) {
+  Deck deck;
+  deck.model.layers = 4;
+  deck.emulate.enabled = true;
+  deck.emulate.forward_ms = 4;
+  deck.emulate.backward_ms = 8;
+  deck.emulate.stage_factors = {1, 3};
+  const auto profile = deck_profile(deck, 2);
+  EXPECT_EQ(profile.layers[0].forward, 2);
+  EXPECT_EQ(profile.layers[3].backward_weight, 6);
+  const auto overrides = plan_overrides(deck, profile, {3, 1}, "p.csv");
+  EXPECT_THAT(overrides, ElementsAre("schedule.name=plan", "schedule.plan=p.csv", "schedule.partition=[3,1]",
+                                     "parallel.stages=2", "emulate.stage_factors=[2.5,1.5]"));
+}
+
+}  // namespace
+}  // namespace minipipe::core
