@@ -14,6 +14,7 @@ CLI::App* add_deck_command(CLI::App& app, const std::string& name, const std::st
   CLI::App* sub = app.add_subcommand(name, text);
   sub->add_option("deck", command.deck, "deck (TOML)")->required();
   sub->add_option("overrides", command.overrides, "block.key=value ...");
+  sub->add_option("--case", command.case_number, "case of the deck's [sweep], from 0")->check(CLI::NonNegativeNumber);
   return sub;
 }
 
@@ -53,6 +54,8 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
 
   CLI::App* train = add_deck_command(app, "train", "train; ranks by mpirun -n N", command);
   train->add_flag("--print-deck", command.print_deck, "print the resolved deck and stop");
+  CLI::Option* cases = train->add_flag("--cases", command.cases, "print the number of cases of the deck's [sweep] and stop");
+  train->add_flag("--list", command.list, "with --cases: a line per case: number, ranks, folder, values")->needs(cases);
   CLI::App* check =
       add_deck_command(app, "check", "prove the schedule legal, predict time and memory; trains nothing", command);
   CLI::App* simulate = add_deck_command(app, "simulate", "simulate the schedule with the costs of [emulate]", command);
