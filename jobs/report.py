@@ -23,7 +23,7 @@ COLUMNS = [
     ("ranks", "ranks", "{}"),
     ("microbatches", "microbatches per update", "{}"),
     ("steps", "updates", "{}"),
-    ("tokens_per_s", "tokens/s", "{:.5g}"),
+    ("tokens_per_s", "tokens/s", "{:,.0f}"),
     ("model_tokens_per_s", "bubble model, tokens/s", "{:.5g}"),
     ("idle_share", "idle share", "{:.3f}"),
     ("version_gap_max", "largest version gap", "{}"),

@@ -6,6 +6,10 @@ from report.run import smooth
 from report.style import COLOURS, HATCHES, legend_outside, line_styles, plt
 
 
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def losses(runs, names):
     """Loss against tokens and against time: thin the training loss, with markers the validation."""
     chosen = [(run, name) for run, name in zip(runs, names) if not run.emulated and len(run.trace["loss"])]
@@ -29,7 +33,9 @@ def losses(runs, names):
     top = max(np.percentile(run.trace["loss"], 98) for run, _ in chosen)
     low = min(min(run.trace["loss"].min(), *(run.validation_loss if len(run.validation_loss) else [np.inf])) for run, _ in chosen)
     both[0].set_ylim(low - 0.03 * (top - low), top + 0.03 * (top - low))
-    legend_outside(both[0], len(chosen))
+    # At the right of both, or below the left one.
+    handles, labels = both[0].get_legend_handles_labels()
+    legend_outside(both[0 if len(labels) <= 6 else 1], handles, labels)
     return figure
 
 
@@ -46,15 +52,15 @@ def throughput(runs, names):
         axes.barh([i + 0.19 for i, _ in models], [rate for _, rate in models], 0.36, color=COLOURS[4], hatch="//", edgecolor="black",
                   linewidth=0.5, label="bubble model: busy time as measured, idle only in the bubble")
     for i, (run, _) in enumerate(chosen):
-        axes.annotate(f"{run.rate:.4g}", (run.rate, i - 0.19), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(number(run.rate), (run.rate, i - 0.19), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
         if run.model_rate:
-            axes.annotate(f"{run.model_rate:.4g}", (run.model_rate, i + 0.19), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
+            axes.annotate(number(run.model_rate), (run.model_rate, i + 0.19), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_yticks(y, [name for _, name in chosen])
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.set_xlabel("throughput (tokens/s)")
     axes.grid(axis="y", visible=False)
-    legend_outside(axes, 2)
+    legend_outside(axes, *axes.get_legend_handles_labels(), columns=1)
     return figure
 
 
@@ -103,5 +109,5 @@ def memory(run, name):
     axes.set_ylabel("rank")
     axes.set_title(name, fontsize=10)
     axes.grid(axis="y", visible=False)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    legend_outside(axes, *axes.get_legend_handles_labels(), columns=3)
     return figure

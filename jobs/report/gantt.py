@@ -2,7 +2,7 @@
 
 from matplotlib.patches import Patch
 
-from report.style import plt
+from report.style import legend_outside, plt
 
 # Light colours that dark letters can be read on, told apart by brightness too.
 KINDS = {"F": ("forward", "#56B4E9"), "B": ("backward", "#E69F00"), "I": ("input gradient", "#F0E442"),
@@ -59,5 +59,5 @@ def gantt(run, name):
     rows[-1, 0].set_xlabel("time (ms); numbers: microbatch")
     present = {kind for _, events in logs for _, kind, _, _, _ in events}
     handles = [Patch(facecolor=colour, edgecolor="black", linewidth=0.4, label=label) for kind, (label, colour) in KINDS.items() if kind in present]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+    legend_outside(rows[-1, 0], handles, [handle.get_label() for handle in handles], columns=len(handles))
     return figure

@@ -21,9 +21,10 @@ def line_styles(count):
     return [{"color": shades(i / (count - 1)), "linestyle": DASHES[i % len(DASHES)]} for i in range(count)]
 
 
-def legend_outside(axes, count, **options):
-    """A legend that covers nothing: below the axes for few entries, at the right for many."""
-    if count <= 4:
-        axes.figure.legend(loc="outside lower center", ncols=min(count, 2), frameon=False, **options)
+def legend_outside(axes, handles, labels, columns=2):
+    """A legend that covers nothing: below the axes, or at their right where there are many entries."""
+    if len(handles) <= 6:
+        axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(0, -54 / (axes.bbox.height * 72 / axes.figure.dpi)),
+                    borderaxespad=0, ncol=columns, frameon=False)
     else:
-        axes.figure.legend(loc="outside right center", frameon=False, fontsize=8, **options)
+        axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.02, 1), frameon=False, fontsize=8)

@@ -6,7 +6,7 @@ from report.style import plt
 
 # Name of the column, title with unit, form.
 METRICS = [
-    ("tokens_per_s", "throughput (tokens/s)", "{:.4g}"),
+    ("tokens_per_s", "throughput (tokens/s)", "{:,.0f}"),
     ("loss", "final loss (nats per token)", "{:.3f}"),
     ("version_gap_max", "largest version gap (updates)", "{:.0f}"),
     ("version_gap_mean", "mean version gap (updates)", "{:.2f}"),
