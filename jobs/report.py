@@ -150,7 +150,8 @@ def main():
     out = pathlib.Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     runs.sort(key=lambda run: run.case if run.case is not None else -1)
-    names = names_of(runs)
+    followers = [key for axis in sweep.axes_of([run for run in runs if run.swept]) for key in axis[2]]
+    names = names_of(runs, followers)
     loss = arguments.loss if arguments.loss is not None else common_loss(runs)
     rows = [row_of(run, name, loss) for run, name in zip(runs, names)]
     report = Report(out, "minipipe report")

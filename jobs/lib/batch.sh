@@ -62,8 +62,11 @@ launch() { # RANKS COMMAND...
 
 # The ranks see USR1 through the launcher; the script waits on. Returns the program's status.
 launch_until_done() { # RANKS COMMAND...
-  local status
-  launch "$@" &
+  local status ranks=$1
+  shift
+  # USR1 is ignored until the program listens and after it has ended its work: it must not kill what is nearly done.
+  # shellcheck disable=SC2016
+  launch "$ranks" bash -c 'trap "" USR1; exec "$@"' rank "$@" &
   local child=$!
   # The launcher is a child of the subshell that `launch &` made.
   trap 'say "signal USR1: asking the program for a checkpoint"; pkill -USR1 -P "$child" || kill -USR1 "$child"' USR1

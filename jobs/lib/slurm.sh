@@ -31,8 +31,10 @@ MpiDefault=none
 SchedulerParameters=sched_interval=2,bf_interval=2
 KillWait=15
 ReturnToService=2
+# Four slots on whatever cores there are.
+SlurmdParameters=config_overrides
 JobRequeue=1
-NodeName=node NodeHostname=$(hostname) NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
+NodeName=node NodeHostname=$(hostname) NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
 PartitionName=all Nodes=node Default=YES MaxTime=INFINITE State=UP
 CONF
 }

@@ -23,19 +23,21 @@ def window_of(events, stages, per_update):
 
 def draw(axes, events, window, stages):
     begin, end = window
-    letters = (end - begin) / max(1, len({micro for _, _, micro, s, e in events if e > begin and s < end}))
+    numbered = False
     for stage, kind, micro, start, stop in events:
         if stop <= begin or start >= end or kind not in KINDS:
             continue
         left, right = max(start, begin), min(stop, end)
         axes.barh(stage, 1e3 * (right - left), left=1e3 * (left - begin), height=0.86, color=KINDS[kind][1], edgecolor="black", linewidth=0.4)
-        if right - left > 0.03 * (end - begin) and kind != "U" and letters:
+        if right - left > 0.03 * (end - begin) and kind != "U":
+            numbered = True
             axes.text(1e3 * ((left + right) / 2 - begin), stage, str(micro), ha="center", va="center", fontsize=7)
     axes.set_ylim(stages - 0.4, -0.6)
     axes.set_yticks(range(stages))
     axes.set_ylabel("stage")
     axes.set_xlim(0, 1e3 * (end - begin))
     axes.grid(axis="y", visible=False)
+    return numbered
 
 
 def gantt(run, name):
@@ -46,6 +48,7 @@ def gantt(run, name):
     figure, rows = plt.subplots(len(logs), 1, figsize=(11, (0.9 + 0.34 * run.stages) * len(logs) + 0.7), layout="constrained", squeeze=False)
     length = 0.0
     windows = []
+    numbered = False
     for _, events in logs:
         window = window_of(events, run.stages, run.window)
         if window is None:
@@ -54,9 +57,9 @@ def gantt(run, name):
         windows.append(window[0])
         length = max(length, window[1] - window[0])
     for (title, events), axes, begin in zip(logs, rows[:, 0], windows):
-        draw(axes, events, (begin, begin + length), run.stages)
+        numbered = draw(axes, events, (begin, begin + length), run.stages) or numbered
         axes.set_title(f"{name}: {title}, from {begin:.3f} s on", fontsize=10)
-    rows[-1, 0].set_xlabel("time (ms); numbers: microbatch")
+    rows[-1, 0].set_xlabel("time (ms)" + ("; numbers: microbatch" if numbered else ""))
     present = {kind for _, events in logs for _, kind, _, _, _ in events}
     handles = [Patch(facecolor=colour, edgecolor="black", linewidth=0.4, label=label) for kind, (label, colour) in KINDS.items() if kind in present]
     legend_outside(rows[-1, 0], handles, [handle.get_label() for handle in handles], columns=len(handles))

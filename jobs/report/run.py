@@ -177,11 +177,17 @@ def smooth(values, share=0.02):
     return (sums[end] - sums[begin]) / (end - begin)
 
 
-def names_of(runs):
-    """A short name for each run: its swept values, or else the end of its path, as long as needed to tell them apart."""
+def short_key(key):
+    block, _, name = key.partition(".")
+    return block if name == "name" else name
+
+
+def names_of(runs, followers=()):
+    """A short name for each run: its swept values without those of `followers`, or else the end of its path, as long as needed
+    to tell them apart."""
     def short(run):
         if run.swept:
-            return ", ".join(f"{key.split('.')[1]} {value}" for key, value in run.swept.items())
+            return ", ".join(f"{short_key(key)} {value}" for key, value in run.swept.items() if key not in followers)
         return run.folder.resolve().name
 
     names = [short(run) for run in runs]
