@@ -31,7 +31,7 @@ def losses(runs, names):
     both[0].set_ylabel("loss (nats per token)")
     # The first updates would press everything else flat.
     top = max(np.percentile(run.trace["loss"], 98) for run, _ in chosen)
-    low = min(min(run.trace["loss"].min(), *(run.validation_loss if len(run.validation_loss) else [np.inf])) for run, _ in chosen)
+    low = min(run.trace["loss"].min() if len(run.validation_loss) > 1 else smooth(run.trace["loss"]).min() for run, _ in chosen)
     both[0].set_ylim(low - 0.03 * (top - low), top + 0.03 * (top - low))
     # At the right of both, or below the left one.
     handles, labels = both[0].get_legend_handles_labels()

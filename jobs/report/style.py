@@ -14,11 +14,11 @@ plt.rcParams.update({"font.size": 10, "axes.grid": True, "grid.alpha": 0.3, "axe
 
 
 def line_styles(count):
-    """Colour and dash for each of `count` lines; a shade of cividis each where there are more than the palette has."""
+    """Colour and dash for each of `count` lines; a shade of cividis each (its last ones are too light for lines) where there are more than the palette has."""
     if count <= len(COLOURS):
         return [{"color": COLOURS[i], "linestyle": DASHES[i % 2]} for i in range(count)]
     shades = matplotlib.colormaps["cividis"]
-    return [{"color": shades(i / (count - 1)), "linestyle": DASHES[i % len(DASHES)]} for i in range(count)]
+    return [{"color": shades(0.88 * i / (count - 1)), "linestyle": DASHES[i % len(DASHES)]} for i in range(count)]
 
 
 def legend_outside(axes, handles, labels, columns=2):
