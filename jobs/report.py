@@ -169,4 +169,8 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except OSError as error:
+        print(f"error: the report cannot be written: {error}; make room, or choose another folder (--out)", file=sys.stderr)
+        sys.exit(1)

@@ -73,7 +73,7 @@ while IFS=$'\t' read -r case ranks folder values <&3; do
     rm -f "$folder/status.txt"
   else
     echo "failed, status $status" > "$folder/status.txt" 2> /dev/null || true
-    say "case $case FAILED with status $status: $(grep -v '^ *$' "$folder.log" 2> /dev/null | grep -m 1 -E '(error|rror:| = )' || tail -1 "$folder.log" 2> /dev/null)"
+    say "case $case FAILED with status $status: $(grep -m 1 '^minipipe:' "$folder.log" 2> /dev/null || tail -n 1 "$folder.log" 2> /dev/null)"
     missing+=("case $case ($values): failed, status $status, see $folder.log")
   fi
 done 3<<< "$list"

@@ -14,7 +14,7 @@ set -uo pipefail
 skip() { printf 'skipped: %s\n' "$*"; exit 77; }
 
 [ "$(id -u)" = 0 ] || skip "the daemons are started as root; run the test in a container"
-if ! command -v slurmctld slurmd munged sbatch > /dev/null; then
+if ! command -v slurmctld > /dev/null || ! command -v slurmd > /dev/null || ! command -v munged > /dev/null || ! command -v sbatch > /dev/null; then
   DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Acquire::Retries=3 --no-install-recommends install slurm-wlm munge > /dev/null 2>&1 ||
     skip "Slurm cannot be installed here (apt-get install slurm-wlm munge)"
 fi
@@ -86,7 +86,7 @@ submit() { sbatch --parsable --output="$1.log" "${@:2}"; } # NAME SBATCH-ARGUMEN
 wait_for() { # JOB SECONDS
   local until=$(($(date +%s) + $2))
   while [ -n "$(squeue -h -j "$1" 2> /dev/null)" ]; do
-    if [ "$(date +%s)" -ge $until ]; then
+    if [ "$(date +%s)" -ge "$until" ]; then
       squeue
       return 1
     fi

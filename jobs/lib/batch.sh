@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Shared by the batch scripts (Slurm, Flux, PBS): environment, launch, pre-emption. Sourced, not run; needs common.sh.
 #
 # Set from outside, all optional:
@@ -124,7 +125,7 @@ train_once() { # LEFT RANKS DECK ARGUMENT...
     die "$folder: stopped without a new checkpoint; nothing would be gained by starting again. Ask for more time, or lower checkpoint.interval or MINIPIPE_MARGIN"
   fi
   mkdir -p "$folder" && case $status in
-    0) echo done ;;
+    0) echo "done" ;;
     75) echo "stopped, to be started again" ;;
     *) echo "failed, status $status" ;;
   esac > "$folder/status.txt"

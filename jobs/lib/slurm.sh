@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # A Slurm of one node on loopback, in a private folder: for tests. Sourced, not run; needs common.sh.
 # start_slurm FOLDER starts munged, slurmctld and slurmd; stop_slurm ends them. Nothing outside FOLDER is read or written.
 

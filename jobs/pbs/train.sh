@@ -27,7 +27,8 @@ status=0
 train_once "$left" "${MINIPIPE_RANKS:-$(wc -l < "$PBS_NODEFILE")}" "$deck" ${MINIPIPE_ARGUMENTS:-} || status=$?
 if [ $status = 75 ]; then
   say "stopped early with a checkpoint: submitted again"
-  qsub -v "MINIPIPE_DECK=$deck,MINIPIPE_ARGUMENTS=${MINIPIPE_ARGUMENTS:-},MINIPIPE_ROOT=$root" "$root/jobs/pbs/train.sh" ||
+  # With the whole environment: lists of values may hold commas.
+  MINIPIPE_ROOT=$root qsub -V "$root/jobs/pbs/train.sh" ||
     die "cannot be submitted again; qsub jobs/pbs/train.sh to go on"
 fi
 exit $status
