@@ -112,7 +112,7 @@ def heat_map(pivot):
     image = axes.imshow(np.ma.masked_invalid(pivot.cells), cmap="cividis", aspect="auto")
     low, high = np.nanmin(pivot.cells), np.nanmax(pivot.cells)
     for (row, column), value in np.ndenumerate(pivot.cells):
-        dark = not np.isnan(value) and (high == low or (value - low) / (high - low) < 0.55)
+        dark = not np.isnan(value) and (high == low or (value - low) / (high - low) < 0.5)
         axes.text(column, row, pivot.text(row, column), ha="center", va="center", color="white" if dark else "black")
     axes.set_xticks(range(len(pivot.column_values)), [str(value) for value in pivot.column_values])
     axes.set_yticks(range(len(pivot.row_values)), [str(value) for value in pivot.row_values])
