@@ -15,6 +15,7 @@ CLI::App* add_deck_command(CLI::App& app, const std::string& name, const std::st
   CLI::App* sub = app.add_subcommand(name, text);
   sub->add_option("deck", command.deck, "deck (TOML)")->required(required);
   sub->add_option("overrides", command.overrides, "block.key=value ...");
+  sub->add_option("--case", command.case_number, "case of the deck's [sweep], from 0")->check(CLI::NonNegativeNumber);
   return sub;
 }
 
@@ -84,6 +85,8 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
   CLI::App* profile =
       add_deck_command(app, "profile", "measure the costs of the model's layers and links on these ranks", command);
   profile->add_option("--out", command.profile_out, "HDF5 file; without one, profile.h5 in output.directory");
+  CLI::Option* cases = train->add_flag("--cases", command.cases, "print the number of cases of the deck's [sweep] and stop");
+  train->add_flag("--list", command.list, "with --cases: a line per case: number, ranks, folder, values")->needs(cases);
   CLI::App* check =
       add_deck_command(app, "check", "prove the schedule legal, predict time and memory; trains nothing", command);
   CLI::App* simulate =

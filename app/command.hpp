@@ -29,7 +29,10 @@ struct Command {
   Verb verb = Verb::train;
   std::string deck;
   std::vector<std::string> overrides;  // block.key=value
+  std::int64_t case_number = -1;       // of the deck's sweep; -1: none
   bool print_deck = false;             // train: print the resolved deck and stop
+  bool cases = false;                  // train: print the number of cases of the sweep and stop
+  bool list = false;                   // with cases: print each case
 
   std::string profile_out;  // profile: the file to write; empty: profile.h5 in output.directory
 

@@ -57,7 +57,9 @@ int main(int argc, char** argv) {
   const auto parsed = minipipe::app::parse_command_line(argc, argv, rank == 0);
   int status = parsed.status;
   if (!parsed.done) {
-    Kokkos::initialize(argc, argv);
+    // Without Kokkos, whose warnings would mix with what scripts read.
+    const bool computes = !parsed.command.cases && !parsed.command.print_deck;
+    if (computes) Kokkos::initialize(argc, argv);
     try {
       status = run(parsed.command, rank == 0);
     } catch (const std::exception& error) {
@@ -71,7 +73,7 @@ int main(int argc, char** argv) {
         if (ranks > 1) minipipe::core::abort_job(status);
       }
     }
-    Kokkos::finalize();
+    if (computes) Kokkos::finalize();
   }
   MPI_Finalize();
   return status;

@@ -22,7 +22,7 @@ std::string read_text(const std::string& path) {
 }
 }  // namespace
 
-core::Deck load_deck(const Command& command, MPI_Comm comm) {
+core::SweepDeck load_sweep(const Command& command, MPI_Comm comm) {
   int rank = 0;
   MPI_Comm_rank(comm, &rank);
   std::string text;
@@ -30,8 +30,22 @@ core::Deck load_deck(const Command& command, MPI_Comm comm) {
     if (rank == 0) text = read_text(command.deck);
   });
   core::broadcast_text(comm, text, 0);
-  core::Deck deck;
-  core::agree(comm, [&] { deck = core::read_deck(text, command.deck, command.overrides); });
+  core::SweepDeck deck;
+  core::agree(comm, [&] { deck = core::read_sweep_deck(text, command.deck, command.overrides); });
+  return deck;
+}
+
+core::Deck load_deck(const Command& command, MPI_Comm comm) {
+  const core::SweepDeck file = load_sweep(command, comm);
+  core::Deck deck = file.deck;
+  core::agree(comm, [&] {
+    if (command.case_number >= 0) {
+      deck = core::case_of(file, command.case_number);
+    } else if (!file.sweep.empty() && command.verb == Command::Verb::train && !command.print_deck) {
+      throw InputError("deck " + command.deck + " sweeps over " + std::to_string(file.sweep.cases()) +
+                       " cases; choose one with --case K, or run all of them with jobs/sweep.sh");
+    }
+  });
   const bool same = core::same_on_all(comm, core::deck_hash(deck));
   core::agree(comm, [&] {
     if (!same) {

@@ -6,11 +6,16 @@
 
 #include "app/command.hpp"
 #include "core/deck/deck.hpp"
+#include "core/deck/sweep.hpp"
 
 namespace minipipe::app {
 
-// Reads the deck on rank 0, resolves it on every rank and proves that all have the same. Collective; throws InputError on all.
+// Reads the deck on rank 0, resolves it (the case --case says, of a sweep) on every rank and proves that all have the same.
+// Collective; throws InputError on all.
 core::Deck load_deck(const Command& command, MPI_Comm comm);
+
+// The deck with its sweep. Collective as load_deck.
+core::SweepDeck load_sweep(const Command& command, MPI_Comm comm);
 
 // The sub-commands. Collective over MPI_COMM_WORLD; each returns the exit status.
 int train(const Command& command);

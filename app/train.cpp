@@ -9,6 +9,7 @@
 #include "core/train/trainer.hpp"
 #include "core/tune/plan_header.hpp"
 #include "minipipe_version.hpp"
+#include "schedules/error.hpp"
 
 namespace minipipe::app {
 
@@ -17,6 +18,15 @@ int train(const Command& command) {
   int ranks = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (command.cases) {
+    const core::SweepDeck file = load_sweep(command, MPI_COMM_WORLD);
+    core::agree(MPI_COMM_WORLD, [&] {
+      if (file.sweep.empty())
+        throw InputError("--cases: deck " + command.deck + " has no block [sweep]; add one, or leave --cases out");
+    });
+    if (rank == 0) std::cout << (command.list ? core::list_cases(file) : std::to_string(file.sweep.cases()) + "\n");
+    return 0;
+  }
   const core::Deck deck = load_deck(command, MPI_COMM_WORLD);
   if (command.print_deck) {
     if (rank == 0) std::cout << core::print_deck(deck);

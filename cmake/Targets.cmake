@@ -3,18 +3,21 @@
 # minipipe_program(NAME FOLDERS dir.. LINKS lib..): the same for an executable.
 
 add_library(minipipe_options INTERFACE)
-target_include_directories(minipipe_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+target_include_directories(minipipe_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
+                                                      $<INSTALL_INTERFACE:include/minipipe>)
 target_compile_options(
   minipipe_options
-  INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual>
+  INTERFACE "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wnon-virtual-dtor;-Woverloaded-virtual>>"
             # g++ 12 reports overlapping copies in std::string concatenation that do not exist.
-            $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
-            $<$<BOOL:${MINIPIPE_WERROR}>:-Werror>)
+            "$<BUILD_INTERFACE:$<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>>"
+            "$<BUILD_INTERFACE:$<$<BOOL:${MINIPIPE_WERROR}>:-Werror>>")
+# An installed minipipe is built with its own flags and leaves those of its users alone.
+target_compile_features(minipipe_options INTERFACE cxx_std_20)
 if(MINIPIPE_HOST_ARCH)
   if(Kokkos_ENABLE_CUDA)
-    target_compile_options(minipipe_options INTERFACE -Xcompiler -march=${MINIPIPE_HOST_ARCH})
+    target_compile_options(minipipe_options INTERFACE "$<BUILD_INTERFACE:-Xcompiler;-march=${MINIPIPE_HOST_ARCH}>")
   else()
-    target_compile_options(minipipe_options INTERFACE -march=${MINIPIPE_HOST_ARCH})
+    target_compile_options(minipipe_options INTERFACE $<BUILD_INTERFACE:-march=${MINIPIPE_HOST_ARCH}>)
   endif()
 endif()
 # No errno and no traps from square roots and comparisons, or loops that have them are not vectorised. Values do not change.

@@ -22,6 +22,7 @@ class StopSignal {
  private:
   static constexpr std::array<int, 3> signals_{SIGTERM, SIGINT, SIGUSR1};
   std::array<struct sigaction, 3> former_{};
+  stack_t former_stack_{};
 };
 
 }  // namespace minipipe::core

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace minipipe::core {
@@ -129,6 +130,11 @@ struct Deck {
 
   // Where a value that is not a default came from: "block.key" -> "file:line" or "command line".
   std::map<std::string, std::string> origins;
+
+  // The case of a sweep that these settings are, -1 for none, and the values that make it (block.key, TOML), in the sweep's
+  // order. No settings: they do not count in comparisons.
+  std::int64_t case_number = -1;
+  std::vector<std::pair<std::string, std::string>> swept;
 
   // Equal settings; where they came from does not count.
   friend bool operator==(const Deck& a, const Deck& b) {

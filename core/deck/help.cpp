@@ -54,6 +54,10 @@ std::string help_deck() {
       text += '\n';
     }
   }
+  text +=
+      "\n[sweep]  many runs from one deck: minipipe train DECK --cases [--list], --case K; all of them: jobs/sweep.sh DECK\n"
+      "  \"block.key\" = [values]      all combinations, numbered from 0; the first key of the file changes slowest\n"
+      "  zip = [[\"block.key\", \"block.key\"], ...]      keys that move together; their lists are equally long\n";
   return text;
 }
 

@@ -8,14 +8,14 @@
 #include <utility>
 
 #include "core/deck/errors.hpp"
+#include "core/deck/read_value.hpp"
 #include "core/deck/schema.hpp"
 #include "core/deck/suggest.hpp"
+#include "core/deck/sweep.hpp"
 #include "core/deck/syntax.hpp"
 
 namespace minipipe::core {
-namespace {
 
-// The value as the user wrote it, more or less.
 std::string shown(const toml::node& node) {
   if (const auto* text = node.as_string()) return to_toml(Value(text->get()));
   if (const auto* integer = node.as_integer()) return std::to_string(integer->get());
@@ -25,6 +25,8 @@ std::string shown(const toml::node& node) {
   node.visit([&out](const auto& typed) { out << typed; });
   return out.str();
 }
+
+namespace {
 
 std::string kind_name(const toml::node& node) {
   switch (node.type()) {
@@ -54,12 +56,6 @@ std::optional<Number> number_of(const toml::node& node) {
   }
   return std::nullopt;
 }
-
-// The result of reading a value: the value, or what is wrong with it.
-struct Reading {
-  std::optional<Value> value;
-  std::string problem;
-};
 
 Reading wrong_type(const Entry& entry, const std::string& found) {
   return {std::nullopt, "must be " + std::string(type_name(entry.type)) + ", not " + found};
@@ -98,6 +94,8 @@ Reading read_text(const std::string& text, const Entry& entry) {
   return {std::nullopt, "unknown choice" + (near ? ", did you mean \"" + *near + "\"?" : std::string())};
 }
 
+}  // namespace
+
 Reading read_value(const toml::node& node, const Entry& entry) {
   switch (entry.type) {
     case Type::boolean:
@@ -118,8 +116,16 @@ Reading read_value(const toml::node& node, const Entry& entry) {
   return {};
 }
 
+std::string allowed(const Entry& entry) {
+  const std::string limits = entry.limits.text();
+  return limits.empty() ? "" : "; allowed: " + limits;
+}
+
+namespace {
+
 std::string unknown_block(const std::string& block) {
-  if (block == "sdp" || block == "sweep") return "block [" + block + "] is not available in this version";
+  if (block == "sweep") return "a sweep is written in the deck, not on the command line";
+  if (block == "sdp") return "block [" + block + "] is not available in this version";
   std::vector<std::string> names;
   std::string list;
   for (const BlockDoc& known : schema_blocks()) {
@@ -130,7 +136,8 @@ std::string unknown_block(const std::string& block) {
   return "unknown block" + (near ? "; did you mean [" + *near + "]?" : "; blocks are " + list);
 }
 
-// Looks in the key's own block first for a slip of the pen, then for the same key in the other blocks.
+}  // namespace
+
 std::string unknown_key(const std::string& block, const std::string& key) {
   std::vector<std::string> own;
   std::vector<std::string> all;
@@ -155,6 +162,8 @@ std::string unknown_key(const std::string& block, const std::string& key) {
   return own.empty() ? "unknown key; see --help-deck" : "unknown key; keys of [" + block + "] are " + list;
 }
 
+namespace {
+
 class Reader {
  public:
   Reader(const std::string& file_name, Errors& errors) : file_name_(file_name), errors_(errors) {}
@@ -165,6 +174,8 @@ class Reader {
       const toml::table* table = node.as_table();
       if (table == nullptr) {
         outside_a_block(block, node);
+      } else if (block == "sweep") {
+        read_sweep(*table, file_name_, errors_, sweep_);
       } else if (!is_block(block)) {
         errors_.add(line_of(node), "[" + block + "]: " + unknown_block(block));
       } else {
@@ -190,6 +201,10 @@ class Reader {
     if (!is_block(block)) return errors_.add_override(start + unknown_block(block));
     const Entry* entry = find_entry(block, key);
     if (entry == nullptr) return errors_.add_override(start + unknown_key(block, key));
+    if (const SweepKey* swept = sweep_.find(entry->name())) {
+      return errors_.add_override(start + "is swept over at " + swept->origin +
+                                  "; leave the override out, or take the key out of [sweep]");
+    }
     if (deck_.origins[entry->name()] == command_line) return errors_.add_override(start + "repeated key; give it once");
     const Reading reading = read_override_value(raw, *entry);
     deck_.origins[entry->name()] = command_line;
@@ -197,7 +212,7 @@ class Reader {
     entry->set(deck_, *reading.value);
   }
 
-  Deck take_deck() { return std::move(deck_); }
+  SweepDeck take() { return {std::move(deck_), std::move(sweep_)}; }
 
  private:
   static constexpr const char* command_line = "command line";
@@ -208,11 +223,6 @@ class Reader {
   }
 
   static std::int64_t line_of(const toml::node& node) { return node.source().begin.line; }
-
-  static std::string allowed(const Entry& entry) {
-    const std::string limits = entry.limits.text();
-    return limits.empty() ? "" : "; allowed: " + limits;
-  }
 
   static std::string trimmed(const std::string& text) {
     const auto first = text.find_first_not_of(" \t");
@@ -254,17 +264,22 @@ class Reader {
   std::string file_name_;
   Errors& errors_;
   Deck deck_;
+  Sweep sweep_;
 };
 
 }  // namespace
 
-Deck read_deck(const std::string& text, const std::string& file_name, const std::vector<std::string>& overrides) {
+SweepDeck read_sweep_deck(const std::string& text, const std::string& file_name, const std::vector<std::string>& overrides) {
   Errors errors(file_name);
   Reader reader(file_name, errors);
   reader.read_file(parse_toml(text, errors));
   for (const std::string& override_text : overrides) reader.read_override(override_text);
   errors.throw_if_any();
-  return reader.take_deck();
+  return reader.take();
+}
+
+Deck read_deck(const std::string& text, const std::string& file_name, const std::vector<std::string>& overrides) {
+  return read_sweep_deck(text, file_name, overrides).deck;
 }
 
 }  // namespace minipipe::core

@@ -14,7 +14,19 @@ void add(nlohmann::ordered_json& object, const std::string& key, const nlohmann:
   object[key] = value;
 }
 
+// TOML's numbers, strings, booleans and lists read as JSON; what does not (inf, nan) stays text.
+nlohmann::ordered_json swept_object(const std::vector<std::pair<std::string, std::string>>& swept) {
+  auto object = nlohmann::ordered_json::object();
+  for (const auto& [key, text] : swept) {
+    const auto value = nlohmann::ordered_json::parse(text, nullptr, false);
+    object[key] = value.is_discarded() ? nlohmann::ordered_json(text) : value;
+  }
+  return object;
+}
+
 }  // namespace
+
+std::string swept_json(const std::vector<std::pair<std::string, std::string>>& swept) { return swept_object(swept).dump(); }
 
 std::string to_json(const Summary& summary) {
   nlohmann::ordered_json object;
@@ -23,6 +35,11 @@ std::string to_json(const Summary& summary) {
   object["stages"] = summary.stages;
   object["replicas"] = summary.replicas;
   object["steps"] = summary.steps;
+  object["done"] = summary.done;
+  if (summary.case_number >= 0) {
+    object["case"] = summary.case_number;
+    object["swept"] = swept_object(summary.swept);
+  }
   object["tokens_per_s"] = summary.tokens_per_s;
   object["step_time_s"] = summary.step_time_s;
   object["compute_share"] = summary.compute_share;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace minipipe::core {
@@ -18,6 +19,10 @@ struct Summary {
   int stages = 1;
   int replicas = 1;
   std::int64_t steps = 0;
+  bool done = false;  // all updates of the deck, not stopped early
+  // The case of a sweep, -1 for none, and its values: block.key and the value as JSON.
+  std::int64_t case_number = -1;
+  std::vector<std::pair<std::string, std::string>> swept;
   double tokens_per_s = unknown;
   double step_time_s = unknown;
   double compute_share = unknown;  // shares of the time of all stages, 0 to 1
@@ -42,6 +47,9 @@ struct Summary {
 
 // One line, no newline at its end.
 std::string to_json(const Summary& summary);
+
+// The values of a case as one JSON object.
+std::string swept_json(const std::vector<std::pair<std::string, std::string>>& swept);
 
 // Writes the line to a file, durably.
 void write_summary(const std::filesystem::path& file, const Summary& summary);

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/deck/print.hpp"
+#include "core/io/summary.hpp"
 #include "core/train/trainer.hpp"
 
 namespace minipipe::core {
@@ -15,13 +16,19 @@ TraceAttributes trace_attributes(const Deck& deck, const Place& place, const Bui
   gethostname(host, sizeof host - 1);
   std::ostringstream kokkos;
   Kokkos::print_configuration(kokkos, false);
-  return {{"deck", print_deck(deck)},
-          {"version", build.version},
-          {"git_hash", build.git_hash},
-          {"kokkos", std::string("execution space ") + ExecutionSpace::name() + "\n" + kokkos.str()},
-          {"ranks", std::to_string(place.ranks)},
-          {"stages", std::to_string(place.stages())},
-          {"host", host}};
+  TraceAttributes attributes{{"format", "1"},
+                             {"deck", print_deck(deck)},
+                             {"version", build.version},
+                             {"git_hash", build.git_hash},
+                             {"kokkos", std::string("execution space ") + ExecutionSpace::name() + "\n" + kokkos.str()},
+                             {"ranks", std::to_string(place.ranks)},
+                             {"stages", std::to_string(place.stages())},
+                             {"host", host}};
+  if (deck.case_number >= 0) {
+    attributes["case"] = std::to_string(deck.case_number);
+    attributes["swept"] = swept_json(deck.swept);
+  }
+  return attributes;
 }
 
 }  // namespace minipipe::core

@@ -63,6 +63,9 @@ Summary Trainer::summarise() {
   summary.stages = place_.stages();
   summary.replicas = deck_.parallel.data;
   summary.steps = update_;
+  summary.done = update_ >= deck_.run.steps;
+  summary.case_number = deck_.case_number;
+  summary.swept = deck_.swept;
   if (place_.rank != 0) return summary;
 
   const double updates = static_cast<double>(update_ - first_update_);

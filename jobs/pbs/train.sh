@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+#PBS -N minipipe
+#PBS -l select=1:ncpus=2:mpiprocs=2
+#PBS -l walltime=01:00:00
+#PBS -r y
+#PBS -j oe
+# Trains one deck; a job that is stopped early submits itself again, until summary.json says done.
+#   qsub -v MINIPIPE_DECK=DECK[,MINIPIPE_ARGUMENTS="block.key=value ..."] jobs/pbs/train.sh         (from the checkout)
+# Environment: MINIPIPE_ROOT (default: where qsub was called), MINIPIPE_RANKS (default: lines of the node file), and what
+# jobs/lib/batch.sh lists. The program gets MINIPIPE_TIME seconds; default: the wall time that qstat reports, less the margin.
+set -u
+root=${MINIPIPE_ROOT:-$PBS_O_WORKDIR}
+[ -f "$root/jobs/lib/batch.sh" ] || { echo "error: $root is not a checkout of minipipe; submit from one, or set MINIPIPE_ROOT" >&2; exit 2; }
+cd "$root" || exit 2
+. "$root/jobs/lib/common.sh"
+. "$root/jobs/lib/batch.sh"
+
+deck=${MINIPIPE_DECK:-}
+[ -n "$deck" ] || die "no deck: qsub -v MINIPIPE_DECK=DECK jobs/pbs/train.sh"
+batch_prepare mpirun
+limit=$(qstat -f "$PBS_JOBID" 2> /dev/null | sed -n 's/ *Resource_List.walltime = //p')
+used=$(qstat -f "$PBS_JOBID" 2> /dev/null | sed -n 's/ *resources_used.walltime = //p')
+left=
+[ -z "$limit" ] || left=$(($(to_seconds "$limit") - $(to_seconds "${used:-0:0}")))
+status=0
+# shellcheck disable=SC2086
+train_once "$left" "${MINIPIPE_RANKS:-$(wc -l < "$PBS_NODEFILE")}" "$deck" ${MINIPIPE_ARGUMENTS:-} || status=$?
+if [ $status = 75 ]; then
+  say "stopped early with a checkpoint: submitted again"
+  # With the whole environment: lists of values may hold commas.
+  MINIPIPE_ROOT=$root qsub -V "$root/jobs/pbs/train.sh" ||
+    die "cannot be submitted again; qsub jobs/pbs/train.sh to go on"
+fi
+exit $status

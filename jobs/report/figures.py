@@ -1,0 +1,113 @@
+"""Pictures of runs. Each function returns a matplotlib figure, or None where the runs have nothing of the kind."""
+
+import numpy as np
+
+from report.run import smooth
+from report.style import COLOURS, HATCHES, legend_outside, line_styles, plt
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def losses(runs, names):
+    """Loss against tokens and against time: thin the training loss, with markers the validation."""
+    chosen = [(run, name) for run, name in zip(runs, names) if not run.emulated and len(run.trace["loss"])]
+    if not chosen:
+        return None
+    figure, both = plt.subplots(1, 2, figsize=(10, 4.6), sharey=True, layout="constrained")
+    for (run, name), style in zip(chosen, line_styles(len(chosen))):
+        at = np.searchsorted(run.trace["step"], run.validation_step)
+        validated = len(run.validation_loss) > 1
+        for axes, x in zip(both, (run.trace["tokens"] * 1e-6, run.trace["time_s"])):
+            label = name if axes is both[0] else None
+            if validated:
+                axes.plot(x, run.trace["loss"], color=style["color"], linewidth=0.8, alpha=0.35)
+                axes.plot(x[at], run.validation_loss, marker="o", markersize=3.5, label=label, **style)
+            else:
+                axes.plot(x, smooth(run.trace["loss"]), label=label, **style)
+    both[0].set_xlabel("tokens (millions)")
+    both[1].set_xlabel("time since the start of the run (s)")
+    both[0].set_ylabel("loss (nats per token)")
+    # The first updates would press everything else flat.
+    top = max(np.percentile(run.trace["loss"], 98) for run, _ in chosen)
+    low = min(run.trace["loss"].min() if len(run.validation_loss) > 1 else smooth(run.trace["loss"]).min() for run, _ in chosen)
+    both[0].set_ylim(low - 0.03 * (top - low), top + 0.03 * (top - low))
+    # At the right of both, or below the left one.
+    handles, labels = both[0].get_legend_handles_labels()
+    legend_outside(both[0 if len(labels) <= 6 else 1], handles, labels)
+    return figure
+
+
+def throughput(runs, names):
+    """Measured tokens per second beside what the bubble model leaves of the busy time."""
+    chosen = [(run, name) for run, name in zip(runs, names) if run.rate]
+    if not chosen:
+        return None
+    figure, axes = plt.subplots(figsize=(8, 1.6 + 0.5 * len(chosen)), layout="constrained")
+    y = np.arange(len(chosen))
+    axes.barh(y - 0.19, [run.rate for run, _ in chosen], 0.36, color=COLOURS[0], label="measured")
+    models = [(i, run.model_rate) for i, (run, _) in enumerate(chosen) if run.model_rate]
+    if models:
+        axes.barh([i + 0.19 for i, _ in models], [rate for _, rate in models], 0.36, color=COLOURS[4], hatch="//", edgecolor="black",
+                  linewidth=0.5, label="bubble model: busy time as measured, idle only in the bubble")
+    for i, (run, _) in enumerate(chosen):
+        axes.annotate(number(run.rate), (run.rate, i - 0.19), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
+        if run.model_rate:
+            axes.annotate(number(run.model_rate), (run.model_rate, i + 0.19), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_yticks(y, [name for _, name in chosen])
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.set_xlabel("throughput (tokens/s)")
+    axes.grid(axis="y", visible=False)
+    legend_outside(axes, *axes.get_legend_handles_labels(), columns=1)
+    return figure
+
+
+def gaps(run, name):
+    """Version gap by stage: the share of microbatches with each gap."""
+    if not run.gaps or not any(gap.sum() for gap in run.gaps):
+        return None
+    largest = max(int(np.nonzero(gap)[0].max()) if gap.any() else 0 for gap in run.gaps)
+    shares = np.zeros((len(run.gaps), largest + 1))
+    for stage, gap in enumerate(run.gaps):
+        shares[stage, : min(len(gap), largest + 1)] = gap[: largest + 1] / max(1, gap.sum())
+    figure, axes = plt.subplots(figsize=(5 + 0.4 * largest, 1.9 + 0.36 * len(run.gaps)), layout="constrained")
+    image = axes.imshow(100 * shares, cmap="cividis", vmin=0, vmax=100, aspect="auto")
+    for (stage, gap), share in np.ndenumerate(shares):
+        axes.text(gap, stage, f"{100 * share:.0f}" if share else "", ha="center", va="center",
+                  color="black" if share > 0.55 else "white", fontsize=9)
+    axes.set_xticks(range(largest + 1))
+    axes.set_yticks(range(len(run.gaps)))
+    axes.set_xlabel("version gap (updates between forward and backward)")
+    axes.set_ylabel("stage")
+    axes.set_title(name, fontsize=10)
+    axes.grid(visible=False)
+    figure.colorbar(image, label="share of microbatches (%)")
+    return figure
+
+
+def memory(run, name):
+    """Bytes by category, a bar per rank."""
+    ranks = sorted(run.memory)
+    categories = [c for c in ("parameters", "gradients", "optimizer", "weight_versions", "activations", "comm")
+                  if any(run.memory[rank].get(c) for rank in ranks)]
+    if not categories:
+        return None
+    largest = max(sum(run.memory[rank].values()) for rank in ranks)
+    unit, factor = next((u, f) for u, f in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1)) if largest >= f or f == 1)
+    figure, axes = plt.subplots(figsize=(7.5, 2 + 0.4 * len(ranks)), layout="constrained")
+    before = np.zeros(len(ranks))
+    for at, category in enumerate(categories):
+        values = np.array([run.memory[rank].get(category, 0) for rank in ranks]) / factor
+        axes.barh(ranks, values, left=before, color=COLOURS[at], hatch=HATCHES[at], edgecolor="white", linewidth=0.5,
+                  label=category.replace("_", " "))
+        before += values
+    axes.set_yticks(ranks)
+    axes.invert_yaxis()
+    axes.set_xlabel(f"memory ({unit})")
+    axes.set_ylabel("rank")
+    axes.set_title(name, fontsize=10)
+    axes.grid(axis="y", visible=False)
+    legend_outside(axes, *axes.get_legend_handles_labels(), columns=3)
+    return figure

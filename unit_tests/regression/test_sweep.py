@@ -1,0 +1,128 @@
+"""Sweeps: cases, what the outputs say about them, and jobs/sweep.sh."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import h5py
+
+import support
+
+CASES = {  # in the order of the deck: the first key is the slowest
+    0: {"train.microbatches": 2, "parallel.stages": 1},
+    1: {"train.microbatches": 2, "parallel.stages": 9},
+    2: {"train.microbatches": 2, "parallel.stages": 2},
+    3: {"train.microbatches": 4, "parallel.stages": 1},
+    4: {"train.microbatches": 4, "parallel.stages": 9},
+    5: {"train.microbatches": 4, "parallel.stages": 2},
+}
+FAILING = (1, 4)  # nine stages of four layers
+
+
+def write_sweep(name="sweep.toml", extra=""):
+    support.write_deck({"schedule.name": "paci", "run.steps": 4, "output.evaluation_interval": 2}, name)
+    with open(name, "a", encoding="utf-8") as deck:
+        deck.write('[sweep]\n"train.microbatches" = [2, 4]\n"parallel.stages" = [1, 9, 2]\n' + extra)
+    return name
+
+
+def sweep_sh(*arguments, status):
+    """Runs jobs/sweep.sh with all stages of a case in one process; its output."""
+    environment = {**os.environ, "MINIPIPE": support.MINIPIPE, "MINIPIPE_RANKS": "1"}
+    done = subprocess.run([support.SOURCE / "jobs/sweep.sh", *arguments], env=environment, text=True, timeout=300, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == status, f"status {done.returncode}, wanted {status}\n{done.stdout}"
+    return done.stdout
+
+
+def test_count_and_list():
+    deck = write_sweep()
+    assert support.run(1, "train", deck, "--cases").output == "6\n"
+    lines = support.run(1, "train", deck, "--cases", "--list").output.splitlines()
+    assert lines[1] == "0\t1\tout/case_0\ttrain.microbatches=2 parallel.stages=1", lines
+    assert [int(line.split("\t")[0]) for line in lines[1:]] == list(CASES)
+    assert [line.split("\t")[1] for line in lines[1:]] == ["1", "9", "2"] * 2
+
+
+def test_outputs_say_the_case():
+    deck = write_sweep()
+    for case, ranks in ((5, 2), (3, 1)):
+        support.run(ranks, "train", deck, "--case", case)
+        out = f"out/case_{case}"
+        summary = support.summary(out)
+        assert summary["case"] == case and summary["swept"] == CASES[case], summary
+        assert summary["done"] is True and summary["stages"] == CASES[case]["parallel.stages"]
+        with h5py.File(out + "/trace.h5") as file:
+            assert int(file.attrs["case"]) == case
+            assert json.loads(file.attrs["swept"]) == CASES[case]
+            assert f"microbatches = {CASES[case]['train.microbatches']}  # sweep.toml:" in str(file.attrs["deck"])
+    support.train(1, "plain")
+    assert "case" not in support.summary("plain")
+
+
+def test_a_case_is_the_run_with_overrides():
+    deck = write_sweep()
+    support.run(1, "train", deck, "--case", 2, "run.seed=7")
+    plain = support.write_deck({"schedule.name": "paci", "run.steps": 4, "output.evaluation_interval": 2}, "plain.toml")
+    support.train(1, "same", {"train.microbatches": 2, "parallel.stages": 2, "run.seed": 7}, deck=plain)
+    support.assert_same_trace("out/case_2", "same")
+
+
+def test_bad_input():
+    deck = write_sweep()
+    refused = (
+        (("--case", 6), "--case 6: the deck's sweep has cases 0 to 5"),
+        ((), "sweeps over 6 cases; choose one with --case K, or run all of them with jobs/sweep.sh"),
+        (("--case", 0, "train.microbatches=3"), "is swept over at sweep.toml:"),
+    )
+    for arguments, text in refused:
+        support.assert_contains(support.run(1, "train", deck, *arguments, status=2).output, text)
+    unknown = write_sweep("unknown.toml", '"train.learning_rat" = [1e-3]\n')
+    support.assert_contains(support.run(1, "train", unknown, "--cases", status=2).output, "did you mean train.learning_rate?")
+    unequal = write_sweep("unequal.toml", 'zip = [["train.microbatches", "parallel.stages"]]\n')
+    support.assert_contains(support.run(1, "train", unequal, "--cases", status=2).output, "lists of unequal length: train.microbatches has 2, parallel.stages has 3")
+    support.assert_contains(support.run(1, "train", "deck.toml", "--cases", status=2).output, "has no block [sweep]")
+    support.assert_contains(sweep_sh(unequal, status=2), "lists of unequal length")
+
+
+def test_all_cases_here():
+    deck = write_sweep()
+    told = sweep_sh(deck, "all", status=1)
+    support.assert_contains(told, "6 cases: 4 finished (0 of them before), 2 not", "left",
+                            "not finished: case 1 (train.microbatches=2 parallel.stages=9): failed, status 2, see all/case_1.log")
+    support.assert_contains(told, "is fewer than the 9 stages")  # why it failed
+    table = json.loads(Path("all/table.json").read_text())
+    losses = next(pivot for pivot in table["pivots"] if pivot["metric"] == "loss")
+    assert losses["rows"] == "train.microbatches" and losses["row_values"] == [2, 4]
+    assert losses["column_values"] == [1, 2]
+    for case, values in CASES.items():
+        if case in FAILING:
+            continue
+        with h5py.File(f"all/case_{case}/trace.h5") as file:
+            cell = losses["cells"][[2, 4].index(values["train.microbatches"])][[1, 2].index(values["parallel.stages"])]
+            assert cell == file["trace/val/loss"][-1]
+    assert Path("all/report.html").exists() and list(Path("all").glob("sweep_*_loss.png"))
+
+    # Again: finished cases are left alone, also where another setting of the deck fails.
+    before = {case: Path(f"all/case_{case}/summary.json").stat().st_mtime_ns for case in CASES if case not in FAILING}
+    support.assert_contains(sweep_sh(deck, "all", status=1), "4 finished (4 of them before), 2 not")
+    for case, stamp in before.items():
+        assert Path(f"all/case_{case}/summary.json").stat().st_mtime_ns == stamp, f"case {case} was run again"
+    # Other settings: none of the old results counts.
+    support.assert_contains(sweep_sh(deck, "all", "run.seed=5", status=1), "4 finished (0 of them before)")
+
+
+def test_a_stopped_case_goes_on():
+    deck = write_sweep()
+    support.run(1, "train", deck, "--case", 0, "output.directory=stopped", "run.steps=400", "checkpoint.interval=4", "run.time_limit=0.001", status=75)
+    assert support.summary("stopped/case_0")["done"] is False
+    Path("stopped/case_0/settings.txt").write_text("another deck\n")
+    told = sweep_sh(deck, "stopped", status=1)
+    support.assert_contains(told, "4 finished (0 of them before)")
+    assert support.summary("stopped/case_0")["done"] is True
+
+
+if __name__ == "__main__":
+    support.main([test_count_and_list, test_outputs_say_the_case, test_a_case_is_the_run_with_overrides, test_bad_input,
+                  test_all_cases_here, test_a_stopped_case_goes_on])
