@@ -136,8 +136,10 @@ void Trainer::train_segment() {
   const std::int64_t end = drains_.next(first);
   control_->begin_segment(++segment_);
   stop_->begin_segment(!asynchronous_now(first), first * window);
+  const double arrived = clock();
   check(MPI_Barrier(comm_.get()), "starting a segment together");
   const double begin = clock();
+  seconds_.output += begin - arrived;
   losses_.clear();
   losses_reported_ = first;
 
@@ -155,6 +157,7 @@ void Trainer::train_segment() {
   };
   pipeline_->run_segment(policies_for(first, end), end * window, poll);
   take_losses();
+  const double drained = clock();
   wait_for_all();
   const double training_s = clock() - begin;
 
@@ -162,17 +165,21 @@ void Trainer::train_segment() {
   double compute = 0;
   double update = 0;
   double send = 0;
+  double wait = 0;
   for (std::size_t s = 0; s < before.size(); ++s) {
     const auto& now = pipeline_->stages()[s].executor->seconds();
     compute += now.compute - before[s].compute;
     update += now.update - before[s].update;
     send += now.send - before[s].send;
+    wait += now.wait_input - before[s].wait_input;
   }
+  // Several stages on one thread wait for each other's work, too: there, waiting is what the other purposes leave.
+  wait = before.size() == 1 ? wait + begin + training_s - drained : training_s - compute - update - send;
   seconds_.training += training_s;
   seconds_.compute += compute;
   seconds_.update += update;
   seconds_.send += send;
-  seconds_.wait_input += training_s - compute - update - send;
+  seconds_.wait_input += wait;
   training_tokens_ += (update_ - first) * tokens_per_update(deck_);
 
   const double report_begin = clock();
@@ -323,6 +330,7 @@ void Trainer::write_checkpoint() {
 }
 
 bool Trainer::stop_decided() {
+  const double begin = clock();
   stop_->request_if_due();
   control_->finish();
   int stopping = 0;
@@ -340,6 +348,7 @@ bool Trainer::stop_decided() {
     }
   }
   check(MPI_Bcast(&stopping, 1, MPI_INT, 0, comm_.get()), "deciding whether to stop");
+  seconds_.output += clock() - begin;
   return stopping != 0;
 }
 

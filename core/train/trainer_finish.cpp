@@ -43,6 +43,7 @@ std::vector<T> first_of_each(const std::vector<std::vector<T>>& ranks) {
 }  // namespace
 
 Summary Trainer::summarise() {
+  const double begin = clock();
   const GemmShape shape = largest_hidden_gemm(model_config(deck_), train_shape(deck_));
   const bool real = !deck_.emulate.enabled;
   const double rate = real ? measure_gemm_rate<float>(ExecutionSpace(), shape.m, shape.n, shape.k) : 0;
@@ -52,9 +53,7 @@ Summary Trainer::summarise() {
   for (const LocalStage& stage : pipeline_->stages()) peaks.push_back({stage.index, stage.executor->peak_in_flight()});
   const auto all_peaks = gather(comm_.get(), peaks);
   seconds_.wall = clock();
-  const double named = seconds_.compute + seconds_.update + seconds_.wait_input + seconds_.send + seconds_.evaluation +
-                       seconds_.checkpoint + seconds_.output;
-  seconds_.other = seconds_.wall - named;
+  seconds_.other += seconds_.wall - begin;
   const auto seconds = first_of_each(gather(comm_.get(), std::vector<RankSeconds>{seconds_}));
 
   Summary summary;
