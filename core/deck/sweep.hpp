@@ -1,13 +1,10 @@
 #pragma once
 
-#include <toml++/toml.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "core/deck/deck.hpp"
-#include "core/deck/errors.hpp"
 #include "core/deck/schema.hpp"
 
 namespace minipipe::core {
@@ -34,10 +31,6 @@ struct SweepDeck {
   Deck deck;  // without its sweep
   Sweep sweep;
 };
-
-// Reads the block; errors are added, all of them: unknown key, empty list, a value the key cannot have, zip of keys that are
-// not swept or of lists of unequal length.
-void read_sweep(const toml::table& block, const std::string& file_name, Errors& errors, Sweep& sweep);
 
 // As read_deck, and the sweep. An override of a swept key is an error.
 SweepDeck read_sweep_deck(const std::string& text, const std::string& file_name,

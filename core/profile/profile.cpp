@@ -1,19 +1,20 @@
 #include "core/profile/profile.hpp"
 
 #include <algorithm>
+#include <array>
 
+#include "core/model/model_config.hpp"
+#include "core/train/options.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
 
 namespace {
 
-constexpr LayerTimes RankProfile::*layer_members[] = {&RankProfile::forward, &RankProfile::backward,
-                                                      &RankProfile::backward_input, &RankProfile::backward_weight,
-                                                      &RankProfile::update};
-constexpr double LayerTimes::*kinds[] = {&LayerTimes::embedding, &LayerTimes::block, &LayerTimes::head, &LayerTimes::received};
-constexpr double RankProfile::*numbers[] = {&RankProfile::weight_copy, &RankProfile::weight_correct,
-                                            &RankProfile::message_copy};
+constexpr std::array layer_members{&RankProfile::forward, &RankProfile::backward, &RankProfile::backward_input,
+                                   &RankProfile::backward_weight, &RankProfile::update};
+constexpr std::array kinds{&LayerTimes::embedding, &LayerTimes::block, &LayerTimes::head, &LayerTimes::received};
+constexpr std::array numbers{&RankProfile::weight_copy, &RankProfile::weight_correct, &RankProfile::message_copy};
 
 }  // namespace
 
@@ -21,6 +22,8 @@ ModelFingerprint model_fingerprint(const Deck& deck) {
   return {{"model.family", deck.model.family},
           {"model.width", std::to_string(deck.model.width)},
           {"model.heads", std::to_string(deck.model.heads)},
+          {"model.kv_heads", std::to_string(kv_heads(model_config(deck)))},
+          {"model.hidden", std::to_string(hidden_width(model_config(deck)))},
           {"model.vocab", std::to_string(deck.model.vocab)},
           {"model.context", std::to_string(deck.model.context)},
           {"model.tied", deck.model.tied ? "true" : "false"},
