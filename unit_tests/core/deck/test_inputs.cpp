@@ -26,7 +26,7 @@ TEST(Inputs, Quickstart) {
   EXPECT_EQ(deck.schedule.synchronous_updates, 60);
   EXPECT_EQ(deck.train.microbatches, 2);
   EXPECT_EQ(deck.checkpoint.interval, 0);
-  EXPECT_EQ(deck.output.evaluation_interval, 20);
+  EXPECT_EQ(deck.output.evaluation_interval, 40);
 }
 
 TEST(Inputs, Verify) {
