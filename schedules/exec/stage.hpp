@@ -25,6 +25,11 @@ class Stage {
   // One optimizer step with the gradients accumulated since the last; `update` counts from 0 over the whole run.
   virtual void update(std::int64_t update) = 0;
 
+  // Data parallelism: both are asked again and again and move messages on. The update waits while the replicas' gradients are
+  // on their way; the next forward, backward or end of a segment waits while the new weights are.
+  virtual bool gradients_ready(std::int64_t /*update*/) { return true; }
+  virtual bool weights_ready() { return true; }
+
   // Called after a forward or backward and before its messages move on: the output is then sent, and the input's slot is
   // open for the next message. Everything written must be complete, and everything read must have been read.
   virtual void complete_output() {}
