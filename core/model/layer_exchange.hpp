@@ -20,6 +20,9 @@ class LayerExchange {
   // The full weights of a layer as its holders have them, in the layout ReplicaLayout::full; for evaluation. Waits.
   virtual void assemble(int layer, const Vector<float>& target) = 0;
 
+  // Sharded: returns when the layer's gradient buffer may be written again, and it is zero.
+  virtual void gradient_begins(int layer) = 0;
+
   // The weight half of the layer's backward of a microbatch is enqueued. `last`: of the window's last microbatch.
   virtual void gradient_done(int layer, bool last) = 0;
 
@@ -31,6 +34,9 @@ class LayerExchange {
 
   // Moves messages on. False while weights are on their way.
   virtual bool weights_ready() = 0;
+
+  // Each number added up over the replicas in ascending order. Waits.
+  virtual std::vector<double> sum_over_replicas(const std::vector<double>& mine) = 0;
 
   // Moves messages on: between kernels, so that they overlap.
   virtual void progress() = 0;
