@@ -12,6 +12,7 @@
 #include "core/profile/use_profile.hpp"
 #include "core/train/options.hpp"
 #include "core/train/preflight.hpp"
+#include "core/train/replica_options.hpp"
 #include "core/tune/plan_header.hpp"
 #include "schedules/error.hpp"
 #include "schedules/plan/csv.hpp"
@@ -57,7 +58,8 @@ Subject load(const Command& command) {
   subject.speaks = rank == 0;
   core::agree(MPI_COMM_WORLD, [&] {
     if (command.stages < 0) throw InputError("--stages " + std::to_string(command.stages) + ": must be at least 1");
-    const int as_if = command.stages > 0 ? command.stages : ranks;
+    const int data = subject.deck.parallel.data;
+    const int as_if = command.stages > 0 ? command.stages * data : ranks == 1 ? data : ranks;
     core::check_rules(subject.deck, as_if);
     core::check_plan_header(subject.deck, as_if);
     subject.stages = core::stages_of(subject.deck, as_if);
@@ -85,12 +87,16 @@ void print_schedule(const Subject& subject, const core::Preflight& result) {
 }
 
 void print_memory(const Subject& subject) {
-  std::printf("%6s %14s %14s %14s %14s %14s %14s %14s\n", "stage", "parameters", "gradients", "optimizer", "versions",
-              "activations", "comm", "bytes");
-  int stage = 0;
-  for (const auto& memory : core::planned_memory_by_stage(subject.deck, subject.stages)) {
-    std::printf("%6d %14zu %14zu %14zu %14zu %14zu %14zu %14zu\n", stage++, memory.stage.parameters, memory.stage.gradients,
-                memory.stage.optimizer, memory.stage.weight_versions, memory.stage.activations, memory.comm, memory.total());
+  const int replicas = subject.deck.parallel.data;
+  std::printf("bytes by category:\n%8s%6s %14s %14s %14s %14s %14s %14s %14s\n", replicas > 1 ? "replica" : "", "stage",
+              "parameters", "gradients", "optimizer", "versions", "activations", "comm", "all");
+  for (int replica = 0; replica < replicas; ++replica) {
+    int stage = 0;
+    for (const auto& memory : core::planned_memory_by_stage(subject.deck, subject.stages, replica)) {
+      std::printf("%8s%6d", replicas > 1 ? std::to_string(replica).c_str() : "", stage++);
+      for (const auto& category : memory.categories()) std::printf(" %14zu", category.second);
+      std::printf(" %14zu\n", memory.total());
+    }
   }
 }
 
@@ -135,6 +141,7 @@ int check(const Command& command) {
   if (!subject.speaks) return 0;
   const auto result = core::preflight(subject.deck, subject.stages, 0, subject.costs);
   print_schedule(subject, result);
+  std::printf("%s", core::masks_text(subject.deck, subject.stages).c_str());
   print_memory(subject);
   print_prediction(subject, core::planned_peak_bytes(subject.deck, subject.stages));
   return verdict(result);

@@ -11,6 +11,7 @@
 #include "core/deck/rules.hpp"
 #include "core/io/batch_dump.hpp"
 #include "core/train/checkpointing.hpp"
+#include "core/train/mean_loss.hpp"
 #include "core/train/options.hpp"
 #include "core/train/pipeline.hpp"
 #include "schedules/error.hpp"
@@ -26,12 +27,6 @@ struct Batch {
   std::vector<float> losses;
 };
 
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return values.empty() ? 0 : sum / static_cast<double>(values.size());
-}
-
 // Numbers microbatches from `first` on, so that an evaluation can run over the batches of training.
 class ShiftedSource : public core::BatchSource {
  public:
@@ -39,6 +34,7 @@ class ShiftedSource : public core::BatchSource {
   void batch(std::int64_t microbatch, std::int32_t* tokens, std::int32_t* targets) override {
     source_.batch(first_ + microbatch, tokens, targets);
   }
+  std::int64_t counted_tokens(std::int64_t microbatch) override { return source_.counted_tokens(first_ + microbatch); }
 
  private:
   core::BatchSource& source_;
@@ -61,6 +57,10 @@ int evaluate(const Command& command) {
   core::agree(comm, [&] {
     core::check_rules(deck, ranks);
     if (deck.emulate.enabled) throw InputError("emulate.enabled = true: an emulated run has no model to evaluate");
+    if (!command.dump_batch.empty() && deck.parallel.data > 1) {
+      throw InputError("--dump-batch " + command.dump_batch + ": one replica has the whole batch; add parallel.data=1 (a "
+                       "checkpoint loads under any grid)");
+    }
     const auto found = core::find_checkpoint(command.checkpoint, "--checkpoint",
                                              std::filesystem::path(deck.output.directory) / "checkpoints", &notes);
     if (!found) {
@@ -71,14 +71,16 @@ int evaluate(const Command& command) {
     state = core::open_checkpoint(file, deck, &notes);
     sources = open_sources(deck, true);
   });
-  const core::Place place{.rank = rank, .ranks = ranks, .placement = core::placement_of_run(deck, ranks)};
+  const core::Place place = core::place_of_run(deck, rank, ranks);
   auto edges = core::Communicator::duplicate(comm);
+  auto replicas = core::Communicator::split(comm, place.pipeline_rank(), place.replica());
   std::unique_ptr<core::Pipeline> pipeline;
   std::unique_ptr<core::BatchDump> dump;
   Batch batch;
   batch.rows = deck.train.microbatches * deck.train.microbatch_size;
   core::agree(comm, [&] {
-    pipeline = std::make_unique<core::Pipeline>(deck, place, edges.get(), sources.sources(), [] { return MPI_Wtime(); });
+    pipeline = std::make_unique<core::Pipeline>(deck, place, edges.get(), replicas.get(), sources.sources(),
+                                                [] { return MPI_Wtime(); });
     core::load_checkpoint(file, *pipeline);
     if (!command.dump_batch.empty() && place.has_last_stage()) {
       dump = std::make_unique<core::BatchDump>(command.dump_batch, batch.rows, deck.train.sequence);
@@ -94,13 +96,14 @@ int evaluate(const Command& command) {
     }
     return std::nullopt;
   };
-  double losses[2] = {mean(pipeline->evaluate(*sources.validation, deck.output.evaluation_batches, poll)), 0};
+  double losses[2] = {
+      core::mean_loss(comm, pipeline->evaluate(*sources.validation, deck.output.evaluation_batches, poll)), 0};
   if (!command.dump_batch.empty()) {
     ShiftedSource next(*sources.train, state.microbatches);
     const auto keep = [&](std::int64_t, const std::vector<float>& token_losses) {
       batch.losses.insert(batch.losses.end(), token_losses.begin(), token_losses.end());
     };
-    losses[1] = mean(pipeline->evaluate(next, deck.train.microbatches, poll, keep));
+    losses[1] = core::mean_loss(comm, pipeline->evaluate(next, core::microbatches_per_update(deck), poll, keep));
     core::agree(comm, [&] {
       if (!dump) return;
       const std::int64_t each = std::int64_t{deck.train.microbatch_size} * deck.train.sequence;
@@ -111,7 +114,6 @@ int evaluate(const Command& command) {
       dump->write(batch.tokens, batch.targets, batch.losses);
     });
   }
-  MPI_Bcast(losses, 2, MPI_DOUBLE, place.rank_of(place.stages() - 1), comm);
   if (rank == 0) {
     nlohmann::ordered_json result = {{"checkpoint", file.string()}, {"step", state.step}, {"validation_loss", losses[0]}};
     if (!command.dump_batch.empty()) result["batch_loss"] = losses[1];

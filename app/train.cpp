@@ -6,6 +6,7 @@
 #include "core/deck/print.hpp"
 #include "core/deck/rules.hpp"
 #include "core/train/preflight.hpp"
+#include "core/train/replica_options.hpp"
 #include "core/train/trainer.hpp"
 #include "core/tune/plan_header.hpp"
 #include "minipipe_version.hpp"
@@ -38,7 +39,10 @@ int train(const Command& command) {
     core::check_plan_header(deck, ranks);
     core::check_schedule(deck, core::stages_of(deck, ranks));
   });
-  if (rank == 0) std::cout << core::delay_warning(deck, core::stages_of(deck, ranks)) << std::flush;
+  if (rank == 0) {
+    std::cout << core::delay_warning(deck, core::stages_of(deck, ranks)) << core::masks_text(deck, core::stages_of(deck, ranks))
+              << std::flush;
+  }
   core::agree(MPI_COMM_WORLD, [&] { sources = open_sources(deck, deck.output.evaluation_interval > 0); });
   core::Trainer trainer(deck, MPI_COMM_WORLD, sources.sources(), {MINIPIPE_VERSION, MINIPIPE_GIT_HASH});
   return trainer.run();

@@ -61,6 +61,11 @@ MpiSendChannel::MpiSendChannel(MPI_Comm comm, int peer, int tag, const MessageBu
   require_countable(buffers_);
 }
 
+MpiSendChannel::MpiSendChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers, std::int64_t& sent_bytes)
+    : MpiSendChannel(comm, peer, tag, buffers) {
+  sent_bytes_ = &sent_bytes;
+}
+
 MpiSendChannel::~MpiSendChannel() {
   if (mpi_is_active() && !settle_or_free(requests_, grace_s)) {
     leak(buffers_);
@@ -79,6 +84,7 @@ void MpiSendChannel::send(int slot) {
   }
   check(MPI_Isend(buffers_.host_slot(slot), static_cast<int>(buffers_.elements()), MPI_FLOAT, peer_, tag_, comm_, &request),
         "MPI_Isend");
+  if (sent_bytes_ != nullptr) *sent_bytes_ += static_cast<std::int64_t>(buffers_.elements()) * static_cast<std::int64_t>(sizeof(float));
 }
 
 bool MpiSendChannel::sent(int slot) {

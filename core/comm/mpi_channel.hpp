@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <Kokkos_Core.hpp>
+#include <cstdint>
 #include <vector>
 
 #include "core/comm/message_buffers.hpp"
@@ -26,6 +27,8 @@ class MpiSendChannel : public schedules::SendChannel {
  public:
   MpiSendChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers,
                  const Kokkos::DefaultExecutionSpace& instance = {});
+  // Adds the bytes of each message to `sent_bytes`, which must outlive the channel.
+  MpiSendChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers, std::int64_t& sent_bytes);
   // Gives sends that are under way a short time to complete. If the peer never takes them, their memory is left allocated.
   ~MpiSendChannel() override;
   MpiSendChannel(const MpiSendChannel&) = delete;
@@ -42,6 +45,7 @@ class MpiSendChannel : public schedules::SendChannel {
   MessageBuffers buffers_;
   Kokkos::DefaultExecutionSpace instance_;
   std::vector<MPI_Request> requests_;
+  std::int64_t* sent_bytes_ = nullptr;
 };
 
 // Receives posted ahead into the slots of `buffers`. A slot that has arrived stays so until it is posted again.

@@ -58,6 +58,10 @@ std::string to_json(const Summary& summary) {
   for (const auto& [part, seconds] : summary.bubble_seconds) object["bubble_seconds"][part] = seconds;
   object["seconds"] = nlohmann::ordered_json::object();
   for (const auto& [purpose, by_rank] : summary.seconds) object["seconds"][purpose] = by_rank;
+  object["bytes"] = nlohmann::ordered_json::object();
+  for (const auto& [category, by_rank] : summary.bytes) object["bytes"][category] = by_rank;
+  object["sent_bytes_per_update"] = nlohmann::ordered_json::object();
+  for (const auto& [purpose, by_rank] : summary.sent_bytes_per_update) object["sent_bytes_per_update"][purpose] = by_rank;
   for (const auto& [key, value] : summary.numbers) add(object, key, value);
   for (const auto& [key, value] : summary.texts) add(object, key, value);
   // dump writes non-finite numbers as null; bytes that are not UTF-8 (a path, a host name) are replaced, not fatal.

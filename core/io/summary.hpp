@@ -38,6 +38,8 @@ struct Summary {
   std::vector<double> gradient_delay_mean;             // by stage
   std::vector<std::int64_t> peak_in_flight;            // by stage, activations of microbatches
   std::map<std::string, std::vector<double>> seconds;  // purpose -> by rank
+  std::map<std::string, std::vector<std::uint64_t>> bytes;            // of peak_bytes, category -> by rank
+  std::map<std::string, std::vector<double>> sent_bytes_per_update;  // purpose -> by rank; without evaluations
   // Idle time in the last segment, by rank of the schedule: before the first backward, between, after the last forward.
   std::map<std::string, std::vector<double>> bubble_seconds;
   // Further keys, after those above. A key that is already there is a programming error (RunError).

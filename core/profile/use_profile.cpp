@@ -85,10 +85,8 @@ SteadyPrediction predict_steady(const Deck& deck, int stages, const schedules::C
 }
 
 std::vector<std::uint64_t> planned_peak_bytes(const Deck& deck, int stages) {
-  const auto placement = schedules::placement_for(schedule_options(deck, stages));
-  std::vector<std::uint64_t> bytes(static_cast<std::size_t>(placement.ranks), 0);
-  int stage = 0;
-  for (const PlannedMemory& memory : planned_memory_by_stage(deck, stages)) bytes[placement.rank_of(stage++)] += memory.total();
+  std::vector<std::uint64_t> bytes;
+  for (const PlannedMemory& rank : planned_memory_by_rank(deck, stages)) bytes.push_back(rank.total());
   return bytes;
 }
 

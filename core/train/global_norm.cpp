@@ -1,7 +1,6 @@
 #include "core/train/global_norm.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -9,32 +8,33 @@
 
 namespace minipipe::core {
 
+namespace {
+
+// Every rank's values on all ranks, in the order of ranks. T is copied byte by byte.
+std::vector<TensorSquares> share(MPI_Comm comm, const std::vector<TensorSquares>& mine) {
+  int ranks = 1;
+  MPI_Comm_size(comm, &ranks);
+  const int bytes = static_cast<int>(mine.size() * sizeof(TensorSquares));
+  std::vector<int> counts(ranks), offsets(ranks);
+  check(MPI_Allgather(&bytes, 1, MPI_INT, counts.data(), 1, MPI_INT, comm), "sharing the number of gradient norms");
+  std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), 0);
+  std::vector<TensorSquares> all(static_cast<std::size_t>(offsets.back() + counts.back()) / sizeof(TensorSquares));
+  check(MPI_Allgatherv(mine.data(), bytes, MPI_BYTE, all.data(), counts.data(), offsets.data(), MPI_BYTE, comm),
+        "sharing gradient norms");
+  return all;
+}
+
+}  // namespace
+
 void set_global_norm(Pipeline& pipeline, MPI_Comm comm) {
   LocalStage& stage = pipeline.stages().front();
   if (!stage.model) return;
-  std::vector<int> mine;
-  for (const ParameterEntry& entry : stage.model->parameters().entries()) mine.push_back(entry.global_index);
-  int ranks = 1;
-  MPI_Comm_size(comm, &ranks);
-  const int count = static_cast<int>(mine.size());
-  std::vector<int> counts(ranks);
-  check(MPI_Allgather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, comm), "sharing tensor counts");
-  std::vector<int> offsets(ranks);
-  std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), 0);
-  const int all = offsets.back() + counts.back();
-  std::vector<int> indices(all);
-  check(MPI_Allgatherv(mine.data(), count, MPI_INT, indices.data(), counts.data(), offsets.data(), MPI_INT, comm),
-        "sharing tensor numbers");
-  std::vector<int> order(all);
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](int a, int b) { return indices[a] < indices[b]; });
-
-  auto squares = std::make_shared<std::vector<double>>(all);
-  stage.model->set_global_squares([=](const std::vector<double>& local) {
-    check(MPI_Allgatherv(local.data(), count, MPI_DOUBLE, squares->data(), counts.data(), offsets.data(), MPI_DOUBLE, comm),
-          "sharing gradient norms");
+  stage.model->set_global_squares([comm](const std::vector<TensorSquares>& mine) {
+    std::vector<TensorSquares> all = share(comm, mine);
+    std::stable_sort(all.begin(), all.end(),
+                     [](const TensorSquares& a, const TensorSquares& b) { return a.global_index < b.global_index; });
     double sum = 0;
-    for (const int i : order) sum += (*squares)[i];
+    for (const TensorSquares& tensor : all) sum += tensor.sum;
     return sum;
   });
 }

@@ -4,6 +4,7 @@
 
 #include "core/deck/rules.hpp"
 #include "core/train/link_delay.hpp"
+#include "core/train/replica_options.hpp"
 #include "schedules/generate/generate.hpp"
 
 namespace minipipe::core {
@@ -50,7 +51,12 @@ schedules::ScheduleOptions schedule_options(const Deck& deck, int stages) {
 
 schedules::Placement placement_of_run(const Deck& deck, int ranks) {
   const auto options = schedule_options(deck, stages_of(deck, ranks));
-  return ranks == 1 ? schedules::placement_for(options) : schedules::placement_for(options, ranks / deck.parallel.data);
+  const int pipeline_ranks = ranks / deck.parallel.data;
+  return pipeline_ranks == 1 ? schedules::placement_for(options) : schedules::placement_for(options, pipeline_ranks);
+}
+
+Place place_of_run(const Deck& deck, int rank, int ranks) {
+  return {.rank = rank, .ranks = ranks, .replicas = deck.parallel.data, .placement = placement_of_run(deck, ranks)};
 }
 
 ModelConfig model_config(const Deck& deck) {
@@ -74,7 +80,7 @@ std::vector<StageLayers> stage_layers(const Deck& deck, int stages) {
   return partition_model(model_config(deck), deck.train.sequence, stages, deck.schedule.partition);
 }
 
-KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers>& layers, int stage) {
+KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers>& layers, int stage, int replica) {
   const int stages = static_cast<int>(layers.size());
   const auto schedule = schedule_options(deck, stages);
   KokkosStageOptions options;
@@ -83,6 +89,7 @@ KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers
   options.layers = layers[stage];
   options.stage = stage;
   options.stages = stages;
+  options.replication = replica_options(deck, layers[stage], stage, replica);
   options.seed = static_cast<std::uint64_t>(deck.run.seed);
   options.activation_slots = schedules::activation_slots(schedule, stage);
   options.window = deck.train.microbatches;
@@ -137,8 +144,10 @@ schedules::Costs emulated_costs(const Deck& deck, int stages) {
   return costs;
 }
 
+std::int64_t microbatches_per_update(const Deck& deck) { return deck.train.microbatches * deck.parallel.data; }
+
 std::int64_t tokens_per_update(const Deck& deck) {
-  return deck.train.microbatches * deck.train.microbatch_size * deck.train.sequence;
+  return microbatches_per_update(deck) * deck.train.microbatch_size * deck.train.sequence;
 }
 
 }  // namespace minipipe::core

@@ -4,6 +4,7 @@
 
 #include "core/deck/deck.hpp"
 #include "core/model/stage_options.hpp"
+#include "core/train/place.hpp"
 #include "schedules/plan/placement.hpp"
 #include "schedules/policy/policy.hpp"
 #include "schedules/simulate/simulator.hpp"
@@ -17,14 +18,16 @@ Deck effective_deck(Deck deck);
 // What the deck's blocks mean to the layers below: the schedule, the model, one stage of it.
 schedules::ScheduleOptions schedule_options(const Deck& deck, int stages);
 
-// Which rank holds which stage on so many ranks; one process stands for as many ranks as the schedule has.
+// Which pipeline rank holds which stage, on so many ranks in all; a replica in one process stands for as many pipeline ranks as
+// the schedule has.
 schedules::Placement placement_of_run(const Deck& deck, int ranks);
+Place place_of_run(const Deck& deck, int rank, int ranks);
 ModelConfig model_config(const Deck& deck);
 TrainShape train_shape(const Deck& deck);
 std::vector<StageLayers> stage_layers(const Deck& deck, int stages);
 
 // Everything but the message memory. `layers`: the result of stage_layers.
-KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers>& layers, int stage);
+KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers>& layers, int stage, int replica = 0);
 
 // Message slots at each end of the edge between `stage` and `stage + 1`: as many as the upstream stage can have in flight, so
 // that no send ever waits for room and a schedule's order is never changed by the transport.
@@ -36,7 +39,8 @@ std::int64_t message_floats(const Deck& deck);
 // Seconds per action of the deck's [emulate] block; the costs `check` and `simulate` use.
 schedules::Costs emulated_costs(const Deck& deck, int stages);
 
-// Tokens per optimizer update.
+// Per optimizer update, all replicas together.
+std::int64_t microbatches_per_update(const Deck& deck);
 std::int64_t tokens_per_update(const Deck& deck);
 
 }  // namespace minipipe::core

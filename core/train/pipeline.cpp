@@ -90,13 +90,15 @@ std::int64_t LocalStage::message_bytes() const {
   return sum;
 }
 
-Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const Sources& sources, std::function<double()> clock)
+Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, MPI_Comm replicas, const Sources& sources,
+                   std::function<double()> clock)
     : place_(place), clock_(std::move(clock)) {
   for (const int index : place_.local_stages()) {
     LocalStage stage;
     stage.index = index;
     make_buffers(stage, deck);
     make_compute(stage, deck, sources);
+    if (stage.model && place_.replicas > 1) make_exchange(stage, replicas);
     stages_.push_back(std::move(stage));
   }
   connect(edges);
@@ -141,11 +143,23 @@ void Pipeline::make_compute(LocalStage& stage, const Deck& deck, const Sources& 
     stage.emulated = std::make_unique<EmulatedStage>(options);
     return;
   }
-  KokkosStageOptions options = stage_options(deck, stage_layers(deck, place_.stages()), stage.index);
+  KokkosStageOptions options = stage_options(deck, stage_layers(deck, place_.stages()), stage.index, place_.replica());
   options.messages = {memory_of(stage.activation_in), memory_of(stage.activation_out), memory_of(stage.gradient_in),
                       memory_of(stage.gradient_out)};
   stage.model = std::make_unique<KokkosStage>(options, *sources.train);
   stage.switchable = std::make_unique<SwitchStage>(*stage.model);
+}
+
+void Pipeline::make_exchange(LocalStage& stage, MPI_Comm replicas) {
+  exchanges_.push_back(Communicator::duplicate(replicas));
+  KokkosStage& model = *stage.model;
+  ExchangeArrays arrays = model.parameters().exchange_arrays();
+  const auto scale = [&model](const std::vector<int>& holders, std::int64_t update) {
+    return model.gradient_scale(holders, update);
+  };
+  stage.exchange = std::make_unique<ReplicaExchange>(ExchangeLayout(model.replica_layout()), arrays, exchanges_.back().get(),
+                                                     model.space(), scale);
+  model.attach(*stage.exchange);
 }
 
 void Pipeline::connect(MPI_Comm edges) {
@@ -157,7 +171,8 @@ void Pipeline::connect(MPI_Comm edges) {
       stage.activation_receive =
           std::make_unique<MpiReceiveChannel>(edges, peer, edge_tag(previous, Direction::activation), *stage.activation_in);
       stage.gradient_send =
-          std::make_unique<MpiSendChannel>(edges, peer, edge_tag(previous, Direction::gradient), *stage.gradient_out);
+          std::make_unique<MpiSendChannel>(edges, peer, edge_tag(previous, Direction::gradient), *stage.gradient_out,
+                                           sent_to_stages_);
     }
     if (next >= place_.stages()) continue;
     if (place_.has(next)) {
@@ -166,7 +181,8 @@ void Pipeline::connect(MPI_Comm edges) {
     }
     const int peer = place_.rank_of(next);
     stage.activation_send =
-        std::make_unique<MpiSendChannel>(edges, peer, edge_tag(stage.index, Direction::activation), *stage.activation_out);
+        std::make_unique<MpiSendChannel>(edges, peer, edge_tag(stage.index, Direction::activation), *stage.activation_out,
+                                         sent_to_stages_);
     stage.gradient_receive =
         std::make_unique<MpiReceiveChannel>(edges, peer, edge_tag(stage.index, Direction::gradient), *stage.gradient_in);
   }
@@ -200,7 +216,10 @@ void Pipeline::delay_links(const Deck& deck) {
 }
 
 void Pipeline::start_at(std::int64_t microbatches, std::int64_t updates) {
-  for (LocalStage& stage : stages_) stage.executor->start_at(microbatches, updates);
+  for (LocalStage& stage : stages_) {
+    stage.executor->start_at(microbatches, updates);
+    if (stage.exchange) stage.exchange->start_at(updates);
+  }
 }
 
 void Pipeline::run_segment(std::map<int, std::unique_ptr<schedules::Policy>> policies, std::int64_t end, const Poll& poll) {
@@ -223,24 +242,39 @@ void Pipeline::run_segment(std::map<int, std::unique_ptr<schedules::Policy>> pol
   }
 }
 
-std::vector<double> Pipeline::evaluate(BatchSource& source, std::int64_t microbatches, const Poll& poll,
-                                       const SwitchStage::TokenLosses& keep) {
+std::vector<MicrobatchLoss> Pipeline::evaluate(BatchSource& source, std::int64_t microbatches, const Poll& poll,
+                                               const SwitchStage::TokenLosses& keep) {
   const auto state = stages_.front().executor->state();
+  const std::int64_t sent_before = sent_to_stages_;
   for (LocalStage& stage : stages_) {
     stage.switchable->evaluate(source, keep);
     stage.executor->start_at(0, 0);
   }
   std::map<int, std::unique_ptr<schedules::Policy>> policies;
   for (const LocalStage& stage : stages_) policies[stage.index] = schedules::make_forward_only_policy();
-  run_segment(std::move(policies), microbatches, poll);
-  std::vector<double> losses;
+  // Where they cannot be dealt out evenly, some replicas do one more for nothing: layers are exchanged by all together.
+  run_segment(std::move(policies), (microbatches + place_.replicas - 1) / place_.replicas, poll);
+  std::vector<MicrobatchLoss> losses;
   for (LocalStage& stage : stages_) {
     stage.switchable->train();
     stage.executor->start_at(state.forwards, state.updates);
     stage.executor->take_log();
-    for (const auto& [microbatch, loss] : stage.model->take_evaluation_losses()) losses.push_back(loss);
+    for (const MicrobatchLoss& loss : stage.model->take_evaluation_losses()) {
+      if (loss.microbatch < microbatches) losses.push_back(loss);
+    }
   }
+  sent_in_evaluation_ += sent_to_stages_ - sent_before;
   return losses;
+}
+
+SentBytes Pipeline::sent() const {
+  SentBytes sent;
+  sent.pipeline = sent_to_stages_ - sent_in_evaluation_;
+  for (const LocalStage& stage : stages_) {
+    if (!stage.exchange) continue;
+    for (std::size_t p = 0; p < traffic_purposes; ++p) sent.replicas.bytes[p] += stage.exchange->traffic().bytes[p];
+  }
+  return sent;
 }
 
 }  // namespace minipipe::core

@@ -14,7 +14,9 @@
 #include "core/deck/deck.hpp"
 #include "core/emulate/emulated_stage.hpp"
 #include "core/model/kokkos_stage.hpp"
+#include "core/parallel/replica_exchange.hpp"
 #include "core/train/place.hpp"
+#include "core/train/sent_bytes.hpp"
 #include "core/train/switch_stage.hpp"
 #include "schedules/exec/executor.hpp"
 
@@ -34,7 +36,8 @@ struct LocalStage {
   std::unique_ptr<schedules::SendChannel> activation_send, gradient_send;
   std::unique_ptr<KokkosStage> model;       // null in an emulated run
   std::unique_ptr<EmulatedStage> emulated;  // null in a real one
-  std::unique_ptr<SwitchStage> switchable;  // over `model`
+  std::unique_ptr<ReplicaExchange> exchange;  // with the other replicas of the stage; null without
+  std::unique_ptr<SwitchStage> switchable;    // over `model`
   std::unique_ptr<schedules::Executor> executor;
 
   std::int64_t message_bytes() const;
@@ -43,9 +46,11 @@ struct LocalStage {
 // The stages of this rank, wired to each other and to the neighbours.
 class Pipeline {
  public:
-  // Allocates everything the run needs. `edges`: a communicator for messages between stages; `clock`: seconds since the run's
-  // start. Both, and the sources, must outlive the pipeline. Throws InputError (the deck does not fit) or RunError.
-  Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const Sources& sources, std::function<double()> clock);
+  // Allocates everything the run needs. `edges`: a communicator of all ranks for messages between stages; `replicas`: one of the
+  // ranks that hold the same stages, by replica; `clock`: seconds since the run's start. All, and the sources, must outlive the
+  // pipeline. Collective over `replicas`. Throws InputError (the deck does not fit) or RunError.
+  Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, MPI_Comm replicas, const Sources& sources,
+           std::function<double()> clock);
   ~Pipeline();
 
   std::vector<LocalStage>& stages() { return stages_; }
@@ -59,20 +64,28 @@ class Pipeline {
   // Gives every stage its policy (by stage) and works until all stages of this rank have drained before microbatch `end`.
   void run_segment(std::map<int, std::unique_ptr<schedules::Policy>> policies, std::int64_t end, const Poll& poll);
 
-  // Forward passes of `microbatches` microbatches of `source` through the whole pipe, on an empty pipe. Returns the mean loss
-  // of each on the rank of the last stage, nothing elsewhere. Counters are as before afterwards; nothing is logged.
-  std::vector<double> evaluate(BatchSource& source, std::int64_t microbatches, const Poll& poll,
-                               const SwitchStage::TokenLosses& keep = {});
+  // Forward passes of `microbatches` microbatches of `source`, dealt out over the replicas, through the whole pipe, on an empty
+  // pipe. Returns the losses of this replica's share on the rank of its last stage, nothing elsewhere. Counters are as before
+  // afterwards; nothing is logged. All replicas must call it together.
+  std::vector<MicrobatchLoss> evaluate(BatchSource& source, std::int64_t microbatches, const Poll& poll,
+                                       const SwitchStage::TokenLosses& keep = {});
+
+  // Bytes this rank has sent while training.
+  SentBytes sent() const;
 
  private:
   void make_buffers(LocalStage& stage, const Deck& deck);
   void make_compute(LocalStage& stage, const Deck& deck, const Sources& sources);
+  void make_exchange(LocalStage& stage, MPI_Comm replicas);
   void connect(MPI_Comm edges);
   void connect_in_process(LocalStage& lower, LocalStage& upper);
   void delay_links(const Deck& deck);
 
   Place place_;
   std::function<double()> clock_;
+  std::int64_t sent_to_stages_ = 0;      // counted by the channels
+  std::int64_t sent_in_evaluation_ = 0;  // of these
+  std::vector<Communicator> exchanges_;  // one per stage with replicas; outlives the stages
   std::vector<LocalStage> stages_;
 };
 

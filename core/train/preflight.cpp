@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/parallel/replica_exchange.hpp"
 #include "core/train/options.hpp"
 #include "schedules/error.hpp"
 #include "schedules/plan/communication.hpp"
@@ -53,13 +54,36 @@ std::string delay_warning(const Deck& deck, int stages) {
          "\"muon\", or raise train.microbatches\n";
 }
 
-std::vector<PlannedMemory> planned_memory_by_stage(const Deck& deck, int stages) {
+std::vector<std::pair<std::string, std::size_t>> PlannedMemory::categories() const {
+  return {{"parameters", stage.parameters},       {"gradients", stage.gradients},     {"optimizer", stage.optimizer},
+          {"weight_versions", stage.weight_versions}, {"activations", stage.activations}, {"comm", comm}};
+}
+
+std::vector<PlannedMemory> planned_memory_by_rank(const Deck& deck, int stages) {
+  const auto placement = schedules::placement_for(schedule_options(deck, stages));
+  std::vector<PlannedMemory> ranks(static_cast<std::size_t>(placement.ranks) * deck.parallel.data);
+  for (int replica = 0; replica < deck.parallel.data; ++replica) {
+    const auto by_stage = planned_memory_by_stage(deck, stages, replica);
+    for (int stage = 0; stage < stages; ++stage) {
+      ranks[replica * placement.ranks + placement.rank_of(stage)] += by_stage[stage];
+    }
+  }
+  return ranks;
+}
+
+std::vector<PlannedMemory> planned_memory_by_stage(const Deck& deck, int stages, int replica) {
   std::vector<PlannedMemory> result;
   const std::size_t message = static_cast<std::size_t>(message_floats(deck)) * sizeof(float);
   const auto layers = deck.emulate.enabled ? std::vector<StageLayers>() : stage_layers(deck, stages);
   for (int stage = 0; stage < stages; ++stage) {
     PlannedMemory memory;
-    if (!deck.emulate.enabled) memory.stage = planned_memory(stage_options(deck, layers, stage));
+    if (!deck.emulate.enabled) {
+      const KokkosStageOptions options = stage_options(deck, layers, stage, replica);
+      memory.stage = planned_memory(options);
+      if (deck.parallel.data > 1) {
+        memory.comm += exchange_bytes(ReplicaLayout(options.model, options.layers, options.replication));
+      }
+    }
     if (stage > 0) memory.comm += 2 * message * static_cast<std::size_t>(edge_slots(deck, stages, stage - 1));
     if (stage + 1 < stages) memory.comm += 2 * message * static_cast<std::size_t>(edge_slots(deck, stages, stage));
     result.push_back(memory);

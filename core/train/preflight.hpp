@@ -32,12 +32,23 @@ void check_schedule(const Deck& deck, int stages);
 // update old, under AdamW from the first update on. Empty if not.
 std::string delay_warning(const Deck& deck, int stages);
 
-// Bytes each stage will allocate, messages included.
+// Bytes each stage of a replica will allocate, messages and the exchange with other replicas included. Allocates nothing.
 struct PlannedMemory {
   StageBytes stage;
   std::size_t comm = 0;
   std::size_t total() const { return stage.total() + comm; }
+
+  PlannedMemory& operator+=(const PlannedMemory& other) {
+    stage += other.stage;
+    comm += other.comm;
+    return *this;
+  }
+  // By category, with the names of reports.
+  std::vector<std::pair<std::string, std::size_t>> categories() const;
 };
-std::vector<PlannedMemory> planned_memory_by_stage(const Deck& deck, int stages);
+std::vector<PlannedMemory> planned_memory_by_stage(const Deck& deck, int stages, int replica = 0);
+
+// The same by rank, all replicas.
+std::vector<PlannedMemory> planned_memory_by_rank(const Deck& deck, int stages);
 
 }  // namespace minipipe::core

@@ -14,19 +14,21 @@ struct RankSeconds {
   double compute = 0;
   double update = 0;
   double wait_input = 0;
+  double exchange = 0;  // an update or a pass waited for the other replicas
   double send = 0;
   double evaluation = 0;
   double checkpoint = 0;
   double output = 0;    // traces and reports, waiting for other ranks to do so included
   double other = 0;     // set-up, and measuring the rate of matrix products at the end
-  double training = 0;  // compute + update + wait_input + send: between the begin of a segment and its end on all ranks
+  double training = 0;  // compute + update + wait_input + exchange + send: between the begin of a segment and its end on all ranks
   double wall = 0;
 
   // The purposes, with their names. Each is measured on its own; what they leave of `wall` is not accounted for (below 1 %).
-  std::array<std::pair<const char*, double>, 8> purposes() const {
+  std::array<std::pair<const char*, double>, 9> purposes() const {
     return {{{"compute", compute},
              {"update", update},
              {"wait_input", wait_input},
+             {"exchange", exchange},
              {"send", send},
              {"evaluation", evaluation},
              {"checkpoint", checkpoint},

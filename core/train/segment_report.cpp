@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/train/gather.hpp"
+#include "core/train/mean_loss.hpp"
 
 namespace minipipe::core {
 
@@ -18,17 +19,16 @@ std::vector<T> joined(const std::vector<std::vector<T>>& parts) {
 }
 }  // namespace
 
-LocalReport LocalReport::take(Pipeline& pipeline, std::vector<LossRecord> losses) {
+LocalReport LocalReport::take(Pipeline& pipeline, std::vector<MicrobatchLoss> losses) {
   LocalReport report;
   report.losses = std::move(losses);
   for (LocalStage& stage : pipeline.stages()) {
     const auto log = stage.executor->take_log();
     report.actions.insert(report.actions.end(), log.begin(), log.end());
     if (!stage.model) continue;
-    const auto& entries = stage.model->parameters().entries();
     for (const GradientSquares& update : stage.model->take_gradient_squares()) {
-      for (std::size_t e = 0; e < entries.size(); ++e) {
-        report.squares.push_back({update.update, entries[e].global_index, update.squares[e]});
+      for (const TensorSquares& tensor : update.squares) {
+        report.squares.push_back({update.update, tensor.global_index, tensor.sum});
       }
     }
   }
@@ -40,19 +40,20 @@ SegmentReport SegmentReport::collect(MPI_Comm comm, const LocalReport& mine) {
   report.ranks = gather(comm, mine.actions);
   report.losses = joined(gather(comm, mine.losses));
   report.squares = joined(gather(comm, mine.squares));
-  std::sort(report.losses.begin(), report.losses.end(),
-            [](const LossRecord& a, const LossRecord& b) { return a.microbatch < b.microbatch; });
-  std::sort(report.squares.begin(), report.squares.end(), [](const SquareRecord& a, const SquareRecord& b) {
+  sort_by_microbatch(report.losses);
+  std::stable_sort(report.squares.begin(), report.squares.end(), [](const SquareRecord& a, const SquareRecord& b) {
     return a.update != b.update ? a.update < b.update : a.parameter < b.parameter;
   });
   return report;
 }
 
-schedules::Log SegmentReport::by_rank(const schedules::Placement& placement) const {
+schedules::Log SegmentReport::by_rank(const Place& place, int replica) const {
   schedules::Log log;
-  log.ranks.resize(static_cast<std::size_t>(placement.ranks));
-  for (const auto& rank : ranks) {
-    for (const auto& entry : rank) log.ranks[placement.rank_of(entry.action.stage)].push_back(entry);
+  log.ranks.resize(static_cast<std::size_t>(place.placement.ranks));
+  for (int r = 0; r < place.pipeline_ranks(); ++r) {
+    for (const auto& entry : ranks[replica * place.pipeline_ranks() + r]) {
+      log.ranks[place.placement.rank_of(entry.action.stage)].push_back(entry);
+    }
   }
   // Each stage of a rank kept its own log. A stage's entries never change places: their times ascend.
   for (auto& rank : log.ranks) {
@@ -76,8 +77,12 @@ std::vector<TraceRow> trace_rows(const SegmentReport& report, const TraceBasis& 
       row.time_s = std::max(row.time_s, basis.time_offset_s + entry.end_s);
     }
   }
-  for (const LossRecord& record : report.losses) {
-    rows[record.microbatch / basis.window - first].loss += record.loss / static_cast<double>(basis.window);
+  for (auto from = report.losses.begin(); from != report.losses.end();) {
+    const std::int64_t update = from->microbatch / basis.window;
+    const auto to = std::find_if(from, report.losses.end(),
+                                 [&](const MicrobatchLoss& loss) { return loss.microbatch / basis.window != update; });
+    rows[update - first].loss = mean_loss({from, to});
+    from = to;
   }
   for (const SquareRecord& record : report.squares) rows[record.update - first].grad_norm += record.sum_of_squares;
   for (TraceRow& row : rows) {

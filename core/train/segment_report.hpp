@@ -6,17 +6,14 @@
 #include <vector>
 
 #include "core/io/trace.hpp"
+#include "core/model/microbatch_loss.hpp"
 #include "core/train/pipeline.hpp"
-#include "schedules/plan/placement.hpp"
+#include "core/train/place.hpp"
 #include "schedules/plan/plan.hpp"
 
 namespace minipipe::core {
 
 // Plain records, copied between ranks byte by byte.
-struct LossRecord {
-  std::int64_t microbatch;
-  double loss;
-};
 struct SquareRecord {
   std::int64_t update;
   std::int64_t parameter;  // global index
@@ -26,29 +23,29 @@ struct SquareRecord {
 // What one training segment left on this rank.
 struct LocalReport {
   schedules::ActionLog actions;
-  std::vector<LossRecord> losses;     // last stage only
-  std::vector<SquareRecord> squares;  // sums of squares of the gradients, per update and tensor
+  std::vector<MicrobatchLoss> losses;     // last stage only
+  std::vector<SquareRecord> squares;  // sums of squares of the gradients that this rank owns, per update and tensor
 
   // Takes it out of the stages; `losses` were collected during the segment.
-  static LocalReport take(Pipeline& pipeline, std::vector<LossRecord> losses);
+  static LocalReport take(Pipeline& pipeline, std::vector<MicrobatchLoss> losses);
 };
 
 // The same of all ranks; on rank 0 only.
 struct SegmentReport {
   std::vector<schedules::ActionLog> ranks;
-  std::vector<LossRecord> losses;
+  std::vector<MicrobatchLoss> losses;
   std::vector<SquareRecord> squares;
 
   // Collective.
   static SegmentReport collect(MPI_Comm comm, const LocalReport& mine);
 
-  // The actions by the ranks of a placement, in the order they were done, whichever process did them.
-  schedules::Log by_rank(const schedules::Placement& placement) const;
+  // The actions of one replica by the pipeline ranks of its placement, in the order they were done, whichever process did them.
+  schedules::Log by_rank(const Place& place, int replica) const;
 };
 
 // Where a trace row's numbers come from.
 struct TraceBasis {
-  std::int64_t window = 1;  // microbatches per update
+  std::int64_t window = 1;  // microbatches per update, of all replicas
   std::int64_t tokens_per_update = 0;
   double time_offset_s = 0;            // time before a resume
   std::vector<double> learning_rates;  // by update of the segment

@@ -6,8 +6,9 @@
 
 namespace minipipe::core {
 
-StopRule::StopRule(const Deck& deck, Control& control, const StopSignal& signal, std::function<double()> elapsed)
-    : deck_(deck), control_(control), signal_(signal), elapsed_(std::move(elapsed)) {
+StopRule::StopRule(const Deck& deck, Control& control, const StopSignal& signal, std::function<double()> elapsed,
+                   std::int64_t in_flight)
+    : deck_(deck), control_(control), signal_(signal), elapsed_(std::move(elapsed)), in_flight_(in_flight) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   rank0_ = rank == 0;
@@ -36,10 +37,10 @@ void StopRule::request_if_due() {
 }
 
 std::optional<std::int64_t> StopRule::decide(const schedules::StageState& first) {
-  // No stage is ahead of the first one, so where that is now the segment can end; without it, it ends where the deck says.
+  // No stage of a replica is ahead of its first one; without it, the segment ends where the deck says.
   if (first.stage != 0) return std::nullopt;
   const std::int64_t window = deck_.train.microbatches;
-  const std::int64_t end = std::max((first.forwards + window - 1) / window * window, first_microbatch_ + window);
+  const std::int64_t end = std::max(earliest_end(first), first_microbatch_ + window);
   if (end >= first.segment_end) return std::nullopt;
   const double done = static_cast<double>(first.forwards - first_microbatch_);
   const double rate = done / std::max(1e-9, elapsed_() - segment_started_);
@@ -48,6 +49,18 @@ std::optional<std::int64_t> StopRule::decide(const schedules::StageState& first)
   cut_ = !drains_anyway_;
   control_.announce_end(end);
   return end;
+}
+
+std::int64_t StopRule::earliest_end(const schedules::StageState& first) const {
+  const std::int64_t window = deck_.train.microbatches;
+  const auto up = [](std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; };
+  if (deck_.parallel.data == 1) return up(first.forwards, window);
+  // Replicas exchange every `unit` microbatches, and none makes that update before this one's backwards are there too; from
+  // then on its forwards go on by what can be in flight.
+  const bool averages = deck_.parallel.mode == "sdp" && deck_.sdp.sync == "parameter";
+  const std::int64_t unit = averages ? window * deck_.sdp.period : window;
+  const std::int64_t exchanged = (first.backwards / unit + 1) * unit;
+  return drains_anyway_ ? exchanged : up(exchanged + in_flight_, unit);
 }
 
 std::string StopRule::reason() const {

@@ -21,7 +21,9 @@ namespace minipipe::core {
 class StopRule {
  public:
   // `elapsed`: seconds since this process' run began. References must outlive the rule.
-  StopRule(const Deck& deck, Control& control, const StopSignal& signal, std::function<double()> elapsed);
+  // `in_flight`: activations that the first stage has room for.
+  StopRule(const Deck& deck, Control& control, const StopSignal& signal, std::function<double()> elapsed,
+           std::int64_t in_flight);
 
   // All ranks, at the start of each training segment. `drains_anyway`: the segment's updates are synchronous.
   void begin_segment(bool drains_anyway, std::int64_t first_microbatch);
@@ -40,11 +42,14 @@ class StopRule {
 
  private:
   std::optional<std::int64_t> decide(const schedules::StageState& first);
+  // A microbatch that no stage of any replica has passed with a forward.
+  std::int64_t earliest_end(const schedules::StageState& first) const;
 
   const Deck& deck_;
   Control& control_;
   const StopSignal& signal_;
   std::function<double()> elapsed_;
+  std::int64_t in_flight_;
   bool rank0_;
   bool stopping_ = false;
   bool cut_ = false;

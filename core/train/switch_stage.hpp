@@ -11,7 +11,7 @@ namespace minipipe::core {
 // serves both, because the receives it has posted ahead belong to it.
 class SwitchStage : public schedules::Stage {
  public:
-  // Called for each microbatch the last stage evaluates: its number and the loss of each of its tokens.
+  // Called for each microbatch the last stage evaluates: its number, as this replica counts, and the loss of each of its tokens.
   using TokenLosses = std::function<void(std::int64_t, const std::vector<float>&)>;
 
   explicit SwitchStage(KokkosStage& model) : model_(model) {}
@@ -38,6 +38,8 @@ class SwitchStage : public schedules::Stage {
   }
   void backward_weight(std::int64_t microbatch, int slot) override { model_.backward_weight(microbatch, slot); }
   void update(std::int64_t update) override { model_.update(update); }
+  bool gradients_ready(std::int64_t update) override { return model_.gradients_ready(update); }
+  bool weights_ready() override { return model_.weights_ready(); }
   void complete_output() override { model_.complete_output(); }
 
  private:

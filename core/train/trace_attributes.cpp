@@ -7,6 +7,7 @@
 
 #include "core/deck/print.hpp"
 #include "core/io/summary.hpp"
+#include "core/train/replica_options.hpp"
 #include "core/train/trainer.hpp"
 
 namespace minipipe::core {
@@ -23,7 +24,9 @@ TraceAttributes trace_attributes(const Deck& deck, const Place& place, const Bui
                              {"kokkos", std::string("execution space ") + ExecutionSpace::name() + "\n" + kokkos.str()},
                              {"ranks", std::to_string(place.ranks)},
                              {"stages", std::to_string(place.stages())},
+                             {"replicas", std::to_string(place.replicas)},
                              {"host", host}};
+  if (deck.parallel.mode == "sdp") attributes["masks"] = masks_text(deck, place.stages());
   if (deck.case_number >= 0) {
     attributes["case"] = std::to_string(deck.case_number);
     attributes["swept"] = swept_json(deck.swept);

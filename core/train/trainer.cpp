@@ -15,6 +15,7 @@
 #include "core/train/checkpointing.hpp"
 #include "core/train/gather.hpp"
 #include "core/train/global_norm.hpp"
+#include "core/train/mean_loss.hpp"
 #include "core/train/options.hpp"
 #include "core/train/replay.hpp"
 #include "core/train/trace_attributes.hpp"
@@ -29,9 +30,11 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
     : deck_(deck),
       comm_(Communicator::duplicate(comm)),
       edges_(Communicator::duplicate(comm)),
+      replicas_(Communicator::split(comm, comm_.rank() % (comm_.size() / deck.parallel.data),
+                                    comm_.rank() / (comm_.size() / deck.parallel.data))),
       build_(build),
       sources_(sources),
-      place_{.rank = comm_.rank(), .ranks = comm_.size(), .placement = placement_of_run(deck, comm_.size())},
+      place_(place_of_run(deck, comm_.rank(), comm_.size())),
       drains_(deck),
       versions_(place_.stages()) {
   check(MPI_Barrier(comm_.get()), "starting together");
@@ -43,6 +46,7 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
   agree(comm_.get(), [&] {
     if (place_.rank != 0) return;
     trace_ = std::make_unique<TraceWriter>(folder_.trace(), trace_attributes(deck_, place_, build_), first_update_ > 0);
+    // Actions have the numbers that a replica gives its microbatches.
     if (first_update_ > 0) trace_->truncate_to(first_update_, first_update_ * deck_.train.microbatches);
   });
 }
@@ -60,12 +64,13 @@ void Trainer::open_output() {
 
 void Trainer::set_up(const Sources& sources) {
   control_ = std::make_unique<Control>(comm_.get());
-  stop_ = std::make_unique<StopRule>(deck_, *control_, signal_, [this] { return clock(); });
+  const std::int64_t in_flight = schedules::activation_slots(schedule_options(deck_, place_.stages()), 0);
+  stop_ = std::make_unique<StopRule>(deck_, *control_, signal_, [this] { return clock(); }, in_flight);
   watchdog_ = std::make_unique<Watchdog>(deck_.run.watchdog, [rank = place_.rank, limit = deck_.run.watchdog] {
     return "rank " + std::to_string(rank) + ": nothing has moved for run.watchdog = " + std::to_string(limit) +
            " s: a peer is gone or a schedule waits for ever; ending the job\n";
   });
-  pipeline_ = std::make_unique<Pipeline>(deck_, place_, edges_.get(), sources, [this] { return clock(); });
+  pipeline_ = std::make_unique<Pipeline>(deck_, place_, edges_.get(), replicas_.get(), sources, [this] { return clock(); });
   if (deck_.train.clip == "global") set_global_norm(*pipeline_, comm_.get());
   load_replay();
 }
@@ -93,7 +98,7 @@ void Trainer::restore() {
   }
   notes_ = warning + notes;
   pipeline_->start_at(update_ * deck_.train.microbatches, update_);
-  if (place_.has_last_stage()) progress_ = std::make_unique<Progress>(deck_, update_, tokens_per_update(deck_));
+  if (place_.tells_progress()) progress_ = std::make_unique<Progress>(deck_, update_, tokens_per_update(deck_));
 }
 
 bool Trainer::asynchronous_now(std::int64_t update) const {
@@ -111,7 +116,7 @@ std::map<int, std::unique_ptr<schedules::Policy>> Trainer::policies_for(std::int
   }
   const auto options = schedule_options(deck_, place_.stages());
   for (int rank = 0; rank < place_.placement.ranks; ++rank) {
-    if (place_.one_process() || rank == place_.rank)
+    if (place_.one_process() || rank == place_.pipeline_rank())
       policies.merge(schedules::make_rank_policies(options, place_.placement, rank));
   }
   return policies;
@@ -146,13 +151,8 @@ void Trainer::train_segment() {
   std::vector<schedules::StageSeconds> before;
   for (const LocalStage& stage : pipeline_->stages()) before.push_back(stage.executor->seconds());
   const auto poll = [&](bool moved) -> std::optional<std::int64_t> {
-    if (moved) {
-      nap_.reset();
-      watchdog_->beat();
-      take_losses();
-    } else {
-      nap_.idle();
-    }
+    poll_idle(moved);
+    if (moved) take_losses();
     return stop_->poll(pipeline_->stages().front().executor->state());
   };
   pipeline_->run_segment(policies_for(first, end), end * window, poll);
@@ -166,20 +166,25 @@ void Trainer::train_segment() {
   double update = 0;
   double send = 0;
   double wait = 0;
+  double exchange = 0;
   for (std::size_t s = 0; s < before.size(); ++s) {
     const auto& now = pipeline_->stages()[s].executor->seconds();
     compute += now.compute - before[s].compute;
     update += now.update - before[s].update;
     send += now.send - before[s].send;
     wait += now.wait_input - before[s].wait_input;
+    exchange += now.exchange - before[s].exchange;
   }
-  // Several stages on one thread wait for each other's work, too: there, waiting is what the other purposes leave.
+  // Several stages on one thread wait for each other's work, too: there, waiting is what the other purposes leave, and none of
+  // it is told apart.
+  if (before.size() > 1) exchange = 0;
   wait = before.size() == 1 ? wait + begin + training_s - drained : training_s - compute - update - send;
   seconds_.training += training_s;
   seconds_.compute += compute;
   seconds_.update += update;
   seconds_.send += send;
   seconds_.wait_input += wait;
+  seconds_.exchange += exchange;
   training_tokens_ += (update_ - first) * tokens_per_update(deck_);
 
   const double report_begin = clock();
@@ -187,7 +192,16 @@ void Trainer::train_segment() {
   seconds_.output += clock() - report_begin;
 }
 
-// On the rank of the last stage: what the losses of finished updates are, for the user and for the trace.
+void Trainer::poll_idle(bool moved) {
+  if (moved) {
+    nap_.reset();
+    watchdog_->beat();
+  } else {
+    nap_.idle();
+  }
+}
+
+// On ranks of a last stage: what the losses of finished updates are, for the user and for the trace.
 void Trainer::take_losses() {
   if (!place_.has_last_stage()) return;
   LocalStage& last = *std::find_if(pipeline_->stages().begin(), pipeline_->stages().end(),
@@ -195,14 +209,14 @@ void Trainer::take_losses() {
   const std::int64_t updates = last.executor->state().updates;
   if (updates == losses_reported_) return;
   if (last.model) {
-    for (const auto& [microbatch, loss] : last.model->take_losses()) {
-      if (!std::isfinite(loss)) {
-        throw RunError("the loss of microbatch " + std::to_string(microbatch) + " (update " +
-                       std::to_string(microbatch / deck_.train.microbatches + 1) +
+    for (const MicrobatchLoss& loss : last.model->take_losses()) {
+      if (!std::isfinite(loss.loss)) {
+        throw RunError("the loss of microbatch " + std::to_string(loss.microbatch) + " (update " +
+                       std::to_string(loss.microbatch / microbatches_per_update(deck_) + 1) +
                        ") is not finite; lower train.learning_rate, raise train.warmup_steps or set train.clip, and resume "
                        "from the last checkpoint");
       }
-      losses_.push_back({microbatch, loss});
+      losses_.push_back(loss);
     }
   }
   for (; losses_reported_ < updates; ++losses_reported_) {
@@ -236,7 +250,7 @@ void Trainer::report_segment(std::int64_t first_update, double training_s) {
 
 void Trainer::record_segment(const SegmentReport& report, std::int64_t first_update, double training_s) {
   TraceBasis basis;
-  basis.window = deck_.train.microbatches;
+  basis.window = microbatches_per_update(deck_);
   basis.tokens_per_update = tokens_per_update(deck_);
   basis.time_offset_s = elapsed_before_s_;
   const LearningRateOptions rate = {.peak = deck_.train.learning_rate,
@@ -250,8 +264,11 @@ void Trainer::record_segment(const SegmentReport& report, std::int64_t first_upd
   for (std::size_t r = 0; r < report.ranks.size(); ++r) trace_->append_actions(static_cast<int>(r), report.ranks[r]);
   trace_->flush();
 
-  last_log_ = report.by_rank(place_.placement);
-  check_segment(last_log_, first_update);
+  last_log_ = report.by_rank(place_, 0);
+  check_segment(last_log_, 0, first_update);
+  for (int replica = 1; replica < place_.replicas; ++replica) {
+    check_segment(report.by_rank(place_, replica), replica, first_update);
+  }
   const bool own_rule = !schedules::is_asynchronous(deck_.schedule.name) || asynchronous_now(first_update);
   if (own_rule && segment_ > 1) {
     steady_.tokens += (update_ - first_update) * basis.tokens_per_update;
@@ -262,7 +279,7 @@ void Trainer::record_segment(const SegmentReport& report, std::int64_t first_upd
   }
 }
 
-void Trainer::check_segment(const schedules::Log& log, std::int64_t first_update) {
+void Trainer::check_segment(const schedules::Log& log, int replica, std::int64_t first_update) {
   const std::int64_t window = deck_.train.microbatches;
   const schedules::CheckRange range{.first_microbatch = first_update * window,
                                     .microbatches = (update_ - first_update) * window,
@@ -270,8 +287,9 @@ void Trainer::check_segment(const schedules::Log& log, std::int64_t first_update
                                     .placement = place_.placement};
   const auto report = schedules::check(log, schedule_options(deck_, place_.stages()), range);
   if (!report.ok()) {
+    const std::string of_replica = place_.replicas > 1 ? " on replica " + std::to_string(replica) : "";
     throw RunError("the action log of updates " + std::to_string(first_update) + " to " + std::to_string(update_) +
-                   " breaks the rules of schedule " + deck_.schedule.name + ": " + report.problems.front() + " (" +
+                   of_replica + " breaks the rules of schedule " + deck_.schedule.name + ": " + report.problems.front() + " (" +
                    std::to_string(report.problems.size()) + " problems; the log is in " + folder_.trace().string() + ")");
   }
   versions_.add(schedules::measure_versions(log.plan(), schedule_options(deck_, place_.stages())));
@@ -281,25 +299,16 @@ void Trainer::evaluate() {
   if (deck_.emulate.enabled || sources_.validation == nullptr) return;
   const double begin = clock();
   const auto poll = [&](bool moved) -> std::optional<std::int64_t> {
-    if (moved) {
-      nap_.reset();
-      watchdog_->beat();
-    } else {
-      nap_.idle();
-    }
+    poll_idle(moved);
     return std::nullopt;
   };
   const auto losses = pipeline_->evaluate(*sources_.validation, deck_.output.evaluation_batches, poll);
   wait_for_all();
-  double sum = 0;
-  for (const double loss : losses) sum += loss;
-  double mean = losses.empty() ? 0 : sum / static_cast<double>(losses.size());
-  check(MPI_Bcast(&mean, 1, MPI_DOUBLE, place_.rank_of(place_.stages() - 1), comm_.get()), "sharing the validation loss");
-  validation_loss_ = mean;
-  if (progress_) progress_->validation(update_, mean);
+  validation_loss_ = mean_loss(comm_.get(), losses);
+  if (progress_) progress_->validation(update_, validation_loss_);
   agree(comm_.get(), [&] {
     if (place_.rank != 0) return;
-    trace_->append_validation({update_, mean});
+    trace_->append_validation({update_, validation_loss_});
     trace_->flush();
   });
   seconds_.evaluation += clock() - begin;
@@ -310,7 +319,7 @@ void Trainer::write_checkpoint() {
   const double begin = clock();
   CheckpointState state;
   state.step = update_;
-  state.microbatches = update_ * deck_.train.microbatches;
+  state.microbatches = update_ * microbatches_per_update(deck_);
   state.tokens = update_ * tokens_per_update(deck_);
   state.seed = static_cast<std::uint64_t>(deck_.run.seed);
   state.stages = place_.stages();

@@ -55,9 +55,10 @@ class Trainer {
 
   void train_segment();
   void take_losses();
+  void poll_idle(bool moved);
   void report_segment(std::int64_t first_update, double training_s);
   void record_segment(const SegmentReport& report, std::int64_t first_update, double training_s);
-  void check_segment(const schedules::Log& log, std::int64_t first_update);
+  void check_segment(const schedules::Log& log, int replica, std::int64_t first_update);
   void evaluate();
   void write_checkpoint();
   bool stop_decided();
@@ -70,6 +71,7 @@ class Trainer {
   Deck deck_;
   Communicator comm_;
   Communicator edges_;
+  Communicator replicas_;  // the ranks that hold the same stages
   BuildInfo build_;
   Sources sources_;
   Place place_;
@@ -81,7 +83,7 @@ class Trainer {
   std::unique_ptr<StopRule> stop_;
   std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<Pipeline> pipeline_;
-  std::unique_ptr<Progress> progress_;  // rank of the last stage
+  std::unique_ptr<Progress> progress_;  // where Place::tells_progress
   std::unique_ptr<TraceWriter> trace_;  // rank 0
   OutputFolder folder_;
   std::string notes_;  // what the user is told about a resume
@@ -92,7 +94,7 @@ class Trainer {
   std::int64_t first_update_ = 0;  // done before this process began
   double elapsed_before_s_ = 0;
   std::int64_t segment_ = 0;
-  std::vector<LossRecord> losses_;  // of the running segment; last stage's rank
+  std::vector<MicrobatchLoss> losses_;  // of the running segment; last stages' ranks
   std::int64_t losses_reported_ = 0;
   double final_loss_ = Summary::unknown;
   double validation_loss_ = Summary::unknown;
@@ -100,7 +102,7 @@ class Trainer {
   RankSeconds seconds_;
   SteadyPart steady_;           // rank 0
   VersionStatistics versions_;  // rank 0
-  schedules::Log last_log_;     // rank 0: the last segment, for the timeline
+  schedules::Log last_log_;     // rank 0: the last segment of the first replica, for the timeline
   std::int64_t training_tokens_ = 0;
 };
 

@@ -28,9 +28,32 @@ PlannedMemory memory_of(Pipeline& pipeline) {
   PlannedMemory memory;
   for (LocalStage& stage : pipeline.stages()) {
     memory.comm += static_cast<std::size_t>(stage.message_bytes());
+    if (stage.exchange) memory.comm += stage.exchange->bytes();
     if (stage.model) memory.stage += stage.model->bytes();
   }
   return memory;
+}
+
+// Of all stages of this rank, per microbatch.
+double active_flops_here(Pipeline& pipeline) {
+  double flops = 0;
+  for (const LocalStage& stage : pipeline.stages()) {
+    if (!stage.model) continue;
+    const KokkosStageOptions& options = stage.model->options();
+    flops += active_flops_per_microbatch(options.model, options.shape, options.layers, options.replication);
+  }
+  return flops;
+}
+
+// Gradients under way to other replicas, and the part of it that no computation hid.
+ExchangeSeconds exchange_seconds(Pipeline& pipeline) {
+  ExchangeSeconds seconds;
+  for (const LocalStage& stage : pipeline.stages()) {
+    if (!stage.exchange) continue;
+    seconds.total += stage.exchange->gradient_seconds().total;
+    seconds.exposed += stage.exchange->gradient_seconds().exposed;
+  }
+  return seconds;
 }
 
 template <class T>
@@ -48,7 +71,10 @@ Summary Trainer::summarise() {
   const bool real = !deck_.emulate.enabled;
   const double rate = real ? measure_gemm_rate<float>(ExecutionSpace(), shape.m, shape.n, shape.k) : 0;
   const auto rates = first_of_each(gather(comm_.get(), std::vector<double>{rate}));
+  const auto active_flops = first_of_each(gather(comm_.get(), std::vector<double>{active_flops_here(*pipeline_)}));
   const auto memory = first_of_each(gather(comm_.get(), std::vector<PlannedMemory>{memory_of(*pipeline_)}));
+  const auto exchanges = first_of_each(gather(comm_.get(), std::vector<ExchangeSeconds>{exchange_seconds(*pipeline_)}));
+  const auto sent = first_of_each(gather(comm_.get(), std::vector<SentBytes>{pipeline_->sent()}));
   std::vector<StagePeak> peaks;
   for (const LocalStage& stage : pipeline_->stages()) peaks.push_back({stage.index, stage.executor->peak_in_flight()});
   const auto all_peaks = gather(comm_.get(), peaks);
@@ -93,16 +119,31 @@ Summary Trainer::summarise() {
   }
   if (real && updates > 0) {
     const double flops =
-        flops_per_microbatch(model_config(deck_), train_shape(deck_)) * static_cast<double>(deck_.train.microbatches);
+        std::accumulate(active_flops.begin(), active_flops.end(), 0.0) * static_cast<double>(deck_.train.microbatches);
     const double all_rates = std::accumulate(rates.begin(), rates.end(), 0.0) * 1e9;
     summary.gemm_fraction = flops / (summary.step_time_s * all_rates);
     summary.numbers["gemm_gflops"] = all_rates * 1e-9;
+    summary.numbers["flops_per_update"] = flops;
+    summary.numbers["model_flops_per_update"] = flops_per_microbatch(model_config(deck_), train_shape(deck_)) *
+                                                static_cast<double>(microbatches_per_update(deck_));
   }
+  double under_way = 0;
+  double exposed = 0;
+  for (const ExchangeSeconds& rank : exchanges) {
+    under_way += rank.total;
+    exposed += rank.exposed;
+  }
+  if (under_way > 0) summary.numbers["exchange_hidden_share"] = 1 - exposed / under_way;
   if (real) {
     summary.final_loss = final_loss_;
     summary.validation_loss = validation_loss_;
   }
   for (const PlannedMemory& rank : memory) summary.peak_bytes.push_back(rank.total());
+  for (const SentBytes& rank : sent) {
+    for (const auto& [purpose, bytes] : rank.purposes()) {
+      summary.sent_bytes_per_update[purpose].push_back(updates > 0 ? static_cast<double>(bytes) / updates : 0.0);
+    }
+  }
   for (const Histogram& gaps : versions_.gaps()) {
     summary.version_gap_max.push_back(largest(gaps));
     summary.version_gap_mean.push_back(mean(gaps));
@@ -127,13 +168,9 @@ Summary Trainer::summarise() {
   }
   trace_->write_versions({versions_.gaps(), versions_.delays(), versions_.skew()});
   for (std::size_t r = 0; r < memory.size(); ++r) {
-    const StageBytes& stage = memory[r].stage;
-    trace_->write_memory(static_cast<int>(r), {{"parameters", stage.parameters},
-                                               {"gradients", stage.gradients},
-                                               {"optimizer", stage.optimizer},
-                                               {"weight_versions", stage.weight_versions},
-                                               {"activations", stage.activations},
-                                               {"comm", memory[r].comm}});
+    const auto categories = memory[r].categories();
+    trace_->write_memory(static_cast<int>(r), {categories.begin(), categories.end()});
+    for (const auto& [category, bytes] : categories) summary.bytes[category].push_back(bytes);
   }
   trace_->flush();
   return summary;

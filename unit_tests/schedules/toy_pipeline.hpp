@@ -24,8 +24,12 @@ constexpr double kToyRate = 0.03125;
 
 class ToyPipeline {
  public:
+  // What the executor of a stage sees in place of the toy; null: the toy itself.
+  using Wrap = std::function<Stage*(int stage, Stage& toy)>;
+
   // The schedule's own order, placement and slots.
-  explicit ToyPipeline(ScheduleOptions options, int message_slots = 2) : options_(std::move(options)) {
+  explicit ToyPipeline(ScheduleOptions options, int message_slots = 2, Wrap wrap = {})
+      : options_(std::move(options)), wrap_(std::move(wrap)) {
     std::vector<std::int64_t> slots;
     for (int s = 0; s < options_.stages; ++s) slots.push_back(activation_slots(options_, s));
     if (is_planned(options_.name)) message_slots = static_cast<int>(*std::max_element(slots.begin(), slots.end()));
@@ -95,8 +99,8 @@ class ToyPipeline {
       if (s > 0) channels.gradient_out = &up_[index(s - 1)]->sender();
       if (s + 1 < n) channels.activation_out = &down_[index(s)]->sender();
       if (s + 1 < n) channels.gradient_in = &up_[index(s)]->receiver();
-      executors.push_back(
-          std::make_unique<Executor>(s, n, slots[index(s)], *stages[index(s)], channels, [this] { return now += 1; }));
+      Stage* seen = wrap_ ? wrap_(s, *stages[index(s)]) : stages[index(s)].get();
+      executors.push_back(std::make_unique<Executor>(s, n, slots[index(s)], *seen, channels, [this] { return now += 1; }));
     }
     logs.ranks.resize(index(n));
   }
@@ -110,6 +114,7 @@ class ToyPipeline {
   }
 
   ScheduleOptions options_;
+  Wrap wrap_;
   std::vector<std::unique_ptr<InProcessChannel>> down_, up_;
 };
 

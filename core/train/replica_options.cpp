@@ -1,0 +1,72 @@
+#include "core/train/replica_options.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "core/train/options.hpp"
+#include "schedules/sdp/stage_masks.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+schedules::Masks masks_of_stage(const Deck& deck, const StageLayers& layers) {
+  schedules::StageMaskOptions options;
+  options.workers = deck.parallel.data;
+  options.first_block = layers.first_block;
+  options.blocks = layers.blocks;
+  options.units_per_block = deck.sdp.unit == "neuron" ? deck.sdp.neuron_groups : deck.sdp.unit == "sublayer" ? 2 : 1;
+  options.each_block = deck.sdp.unit == "neuron";
+  options.coverage = deck.sdp.coverage;
+  options.generator =
+      deck.sdp.generator == "random" ? schedules::MaskGenerator::random : schedules::MaskGenerator::cyclic;
+  options.seed = static_cast<std::uint64_t>(deck.sdp.seed);
+  return schedules::make_stage_masks(options);
+}
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4f", value);
+  return text;
+}
+
+}  // namespace
+
+ReplicaOptions replica_options(const Deck& deck, const StageLayers& layers, int /*stage*/, int replica) {
+  ReplicaOptions options;
+  options.mode = deck.parallel.mode == "zero1"  ? ReplicaMode::zero1
+                 : deck.parallel.mode == "fsdp" ? ReplicaMode::fsdp
+                 : deck.parallel.mode == "sdp"  ? ReplicaMode::sdp
+                                                : ReplicaMode::ddp;
+  options.replicas = deck.parallel.data;
+  options.replica = replica;
+  options.bucket_floats = std::max<std::int64_t>(1, static_cast<std::int64_t>(deck.parallel.bucket_mb * (1 << 20) / 4));
+  options.reduce_per_microbatch = deck.parallel.fsdp_reduce == "microbatch";
+  if (!options.sdp()) return options;
+  options.unit = deck.sdp.unit == "neuron"     ? SdpUnit::neuron
+                 : deck.sdp.unit == "sublayer" ? SdpUnit::sublayer
+                                               : SdpUnit::block;
+  options.neuron_groups = deck.sdp.neuron_groups;
+  options.backward_masking = deck.sdp.masking == "backward";
+  options.sharded_units = deck.sdp.fsdp;
+  options.average_period = deck.sdp.sync == "parameter" ? deck.sdp.period : 0;
+  options.refresh_period = deck.sdp.refresh;
+  options.masks = masks_of_stage(deck, layers);
+  return options;
+}
+
+std::string masks_text(const Deck& deck, int stages) {
+  if (deck.parallel.mode != "sdp") return "";
+  std::string text;
+  const auto layers = stage_layers(deck, stages);
+  for (int stage = 0; stage < stages; ++stage) {
+    const schedules::Masks masks = masks_of_stage(deck, layers[stage]);
+    if (masks.units() == 0) continue;
+    text += "masks of stage " + std::to_string(stage) + " (rows: replicas, columns: units; last row: holders)\n" +
+            schedules::to_text(masks) + "spectral gap " + number(schedules::spectral_gap(masks)) + ", masking error " +
+            number(schedules::masking_error(masks)) + "\n";
+  }
+  return text;
+}
+
+}  // namespace minipipe::core

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "core/deck/deck.hpp"
+#include "core/model/partition.hpp"
+#include "core/model/replication.hpp"
+
+namespace minipipe::core {
+
+// What the deck's blocks [parallel] and [sdp] mean to one replica of a stage.
+ReplicaOptions replica_options(const Deck& deck, const StageLayers& layers, int stage, int replica);
+
+// For people, under parallel.mode = "sdp": of each stage the mask matrix, holder counts, spectral gap and masking error. Empty
+// otherwise.
+std::string masks_text(const Deck& deck, int stages);
+
+}  // namespace minipipe::core
