@@ -81,7 +81,24 @@ struct Deck {
     int data = 1;
     int stages = 0;
     std::string mode = "ddp";
+    double bucket_mb = 4.0;  // MiB
+    std::string fsdp_reduce = "microbatch";
     friend bool operator==(const Parallel&, const Parallel&) = default;
+  };
+
+  // Used under parallel.mode = "sdp" only.
+  struct Sdp {
+    std::string unit = "block";
+    int neuron_groups = 8;
+    double coverage = 1.0;
+    std::string masking = "forward";
+    std::string generator = "cyclic";
+    std::int64_t seed = 1;
+    std::string sync = "gradient";
+    std::int64_t period = 1;   // updates
+    std::int64_t refresh = 1;  // updates
+    bool fsdp = false;
+    friend bool operator==(const Sdp&, const Sdp&) = default;
   };
 
   struct Precision {
@@ -123,6 +140,7 @@ struct Deck {
   Train train;
   Schedule schedule;
   Parallel parallel;
+  Sdp sdp;
   Precision precision;
   Checkpoint checkpoint;
   Output output;
@@ -139,8 +157,8 @@ struct Deck {
   // Equal settings; where they came from does not count.
   friend bool operator==(const Deck& a, const Deck& b) {
     return a.run == b.run && a.model == b.model && a.data == b.data && a.train == b.train && a.schedule == b.schedule &&
-           a.parallel == b.parallel && a.precision == b.precision && a.checkpoint == b.checkpoint && a.output == b.output &&
-           a.emulate == b.emulate;
+           a.parallel == b.parallel && a.sdp == b.sdp && a.precision == b.precision && a.checkpoint == b.checkpoint &&
+           a.output == b.output && a.emulate == b.emulate;
   }
 };
 

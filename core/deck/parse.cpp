@@ -125,7 +125,6 @@ namespace {
 
 std::string unknown_block(const std::string& block) {
   if (block == "sweep") return "a sweep is written in the deck, not on the command line";
-  if (block == "sdp") return "block [" + block + "] is not available in this version";
   std::vector<std::string> names;
   std::string list;
   for (const BlockDoc& known : schema_blocks()) {

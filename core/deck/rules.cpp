@@ -4,9 +4,10 @@
 #include <fstream>
 #include <numeric>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "core/deck/replica_rules.hpp"
+#include "core/deck/rule_list.hpp"
 #include "core/deck/schema.hpp"
 #include "schedules/error.hpp"
 #include "schedules/plan/csv.hpp"
@@ -15,46 +16,10 @@
 namespace minipipe::core {
 namespace {
 
-// Collects broken rules; each is reported at the place where its key was set.
-class Rules {
- public:
-  explicit Rules(const Deck& deck) : deck_(deck) {}
-
-  void require(bool holds, std::string_view block, std::string_view key, const std::string& what) {
-    if (holds) return;
-    const Entry* entry = find_entry(block, key);
-    const auto origin = deck_.origins.find(entry->name());
-    if (!text_.empty()) text_ += '\n';
-    if (origin != deck_.origins.end()) text_ += origin->second + ": ";
-    text_ += entry->name() + " = " + to_toml(entry->get(deck_)) + ": " + what;
-  }
-
-  // The key's schema allows more values than this version has.
-  void available(std::string_view block, std::string_view key, const std::vector<std::string>& words) {
-    const std::string value = std::get<std::string>(find_entry(block, key)->get(deck_));
-    std::string list;
-    for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
-    require(std::find(words.begin(), words.end(), value) != words.end(), block, key,
-            "not available in this version; use " + list);
-  }
-
-  const std::string& text() const { return text_; }
-
- private:
-  const Deck& deck_;
-  std::string text_;
-};
-
-std::string str(std::int64_t value) { return std::to_string(value); }
-
-std::string plural(std::int64_t count, const std::string& noun) { return str(count) + " " + noun + (count == 1 ? "" : "s"); }
-
-void check_reserved(Rules& rules, const Deck& deck) {
+void check_reserved(Rules& rules) {
   rules.available("model", "family", {"gpt2", "llama"});
   rules.available("schedule", "name", schedules::schedule_names());
-  rules.available("parallel", "mode", {"ddp"});
   rules.available("precision", "compute", {"fp32"});
-  rules.require(deck.parallel.data == 1, "parallel", "data", "not available in this version; use 1");
 }
 
 void check_training(Rules& rules, const Deck& deck) {
@@ -118,10 +83,11 @@ void check_stages(Rules& rules, const Deck& deck, int ranks) {
     rules.require(stages % chunks == 0, "parallel", "stages",
                   "is not a multiple of the " + str(chunks) + " stages that schedule.name = " +
                       to_toml(Value(deck.schedule.name)) + " puts on each rank; change it or schedule.chunks");
-    rules.require(ranks == 1 || ranks == needed, "parallel", "stages",
+    rules.require(ranks == data || ranks == needed, "parallel", "stages",
                   plural(ranks, "rank") + " do not fit parallel.data * parallel.stages = " + str(data) + " * " + str(stages) +
                       (chunks > 1 ? " with " + str(chunks) + " stages per rank" : "") + "; start " + plural(needed, "rank") +
-                      " (mpirun -n " + str(needed) + "), or 1 for all stages in one process, or set parallel.stages = 0");
+                      " (mpirun -n " + str(needed) + "), or " + str(data) + " for all stages" +
+                      (data > 1 ? " of a replica" : "") + " in one process, or set parallel.stages = 0");
   }
 
   const std::vector<int>& partition = deck.schedule.partition;
@@ -158,9 +124,9 @@ void check_stages(Rules& rules, const Deck& deck, int ranks) {
     rules.require(chunks_of(deck) == 1 && deck.schedule.name != "plan", "train", "clip",
                   "needs one stage per rank, which schedule.name = " + to_toml(Value(deck.schedule.name)) +
                       " does not have; use \"stage\" or \"none\"");
-    rules.require(ranks > 1 || stages == 1, "train", "clip",
+    rules.require(ranks > data || stages == 1, "train", "clip",
                   stages_text + " in one process have no global gradient norm; use \"stage\" or \"none\", or start " +
-                      str(stages) + " ranks");
+                      str(static_cast<std::int64_t>(data) * stages) + " ranks");
   }
 }
 
@@ -179,9 +145,13 @@ int stages_of(const Deck& deck, int ranks) {
 
 void check_rules(const Deck& deck, int ranks) {
   Rules rules(deck);
-  check_reserved(rules, deck);
+  check_reserved(rules);
   check_training(rules, deck);
-  if (deck.schedule.name != "plan" || !deck.schedule.plan.empty()) check_stages(rules, deck, ranks);
+  check_replication(rules, deck);
+  if (deck.schedule.name != "plan" || !deck.schedule.plan.empty()) {
+    check_stages(rules, deck, ranks);
+    check_replicas_and_stages(rules, deck, ranks, stages_of(deck, ranks));
+  }
   if (!rules.text().empty()) throw InputError(rules.text());
 }
 

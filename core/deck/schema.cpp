@@ -24,6 +24,13 @@ Limits above(double low) {
   return limits;
 }
 
+// low < value <= high
+Limits above_up_to(double low, double high) {
+  Limits limits = above(low);
+  limits.high = high;
+  return limits;
+}
+
 // low <= value < high
 Limits below(double low, double high) {
   Limits limits = at_least(low);
@@ -168,8 +175,21 @@ Table make_table() {
       .row("replay", &D::Schedule::replay, any(), keep, "action log to replay; \"\" = none");
   t.block("parallel", &D::parallel, "the process grid")
       .row("data", &D::Parallel::data, at_least(1), change, "data-parallel replicas; ranks = data * stages")
-      .row("stages", &D::Parallel::stages, at_least(0), change, "pipeline stages; 0 = ranks / data; with one rank: that many in one process")
-      .row("mode", &D::Parallel::mode, one_of({"ddp", "zero1", "fsdp", "sdp"}), change, "what replicas share");
+      .row("stages", &D::Parallel::stages, at_least(0), change, "pipeline stages; 0 = ranks / data; with one rank per replica: that many in one process")
+      .row("mode", &D::Parallel::mode, one_of({"ddp", "zero1", "fsdp", "sdp"}), change, "what replicas share: ddp all of it, averaging gradients; zero1 with moments sharded; fsdp with weights and gradients sharded too; sdp parts of the model ([sdp])")
+      .row("bucket_mb", &D::Parallel::bucket_mb, above(0), change, "MiB of gradients that are exchanged together; a larger tensor goes alone")
+      .row("fsdp_reduce", &D::Parallel::fsdp_reduce, one_of({"microbatch", "window"}), change, "when sharded gradients are reduced: after every microbatch, or once per update, keeping whole gradients until then");
+  t.block("sdp", &D::sdp, "subnetwork data parallelism: which replica holds what (parallel.mode = \"sdp\")")
+      .row("unit", &D::Sdp::unit, one_of({"block", "sublayer", "neuron"}), change, "what a replica holds or leaves out as a whole: a block; its attention or its MLP; a group of the MLP's hidden neurons")
+      .row("neuron_groups", &D::Sdp::neuron_groups, at_least(1), change, "neuron: groups of hidden neurons per block")
+      .row("coverage", &D::Sdp::coverage, above_up_to(0, 1), change, "share of a stage's units (neuron: of each block's) that a replica holds")
+      .row("masking", &D::Sdp::masking, one_of({"forward", "backward"}), change, "forward: what is not held is absent; backward: whole forward, but gradients, moments and updates of held units only")
+      .row("generator", &D::Sdp::generator, one_of({"cyclic", "random"}), change, "how units are dealt out: consecutive ones round the circle, or balanced at random")
+      .row("seed", &D::Sdp::seed, at_least(0), change, "random: seed of the masks")
+      .row("sync", &D::Sdp::sync, one_of({"gradient", "parameter"}), change, "what a unit's holders average: gradients at every update, or parameters from time to time")
+      .row("period", &D::Sdp::period, at_least(1), change, "sync = parameter: updates between averages")
+      .row("refresh", &D::Sdp::refresh, at_least(1), change, "masking = backward: updates between refreshes of what a replica does not hold")
+      .row("fsdp", &D::Sdp::fsdp, any(), change, "a unit's weights, gradients and moments are sharded over its holders");
   t.block("precision", &D::precision, "number formats")
       .row("compute", &D::Precision::compute, one_of({"fp32", "bf16"}), keep, "format of matrix products and messages");
   t.block("checkpoint", &D::checkpoint, "checkpoints")

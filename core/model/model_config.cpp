@@ -1,5 +1,6 @@
 #include "core/model/model_config.hpp"
 
+#include "core/model/mlp_rule.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -23,12 +24,7 @@ Architecture architecture(const ModelConfig& model) {
 
 int kv_heads(const ModelConfig& model) { return model.kv_heads > 0 ? model.kv_heads : model.heads; }
 
-int hidden_width(const ModelConfig& model) {
-  if (model.hidden > 0) return model.hidden;
-  if (!is_llama(model)) return 4 * model.width;
-  constexpr int multiple = 256;
-  return (8 * model.width / 3 + multiple - 1) / multiple * multiple;
-}
+int hidden_width(const ModelConfig& model) { return mlp_width(model.family, model.width, model.hidden); }
 
 void validate(const ModelConfig& model, const TrainShape& shape, int stages) {
   require(model.family == "gpt2" || is_llama(model), "model.family", "\"" + model.family + "\"",

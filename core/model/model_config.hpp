@@ -31,8 +31,7 @@ struct Architecture {
 };
 Architecture architecture(const ModelConfig& model);
 
-// The fields with their defaults filled in. Hidden width: 4 width for gpt2; for llama two thirds of that, rounded up to a
-// multiple of 256 (the rule of the published code).
+// The fields with their defaults filled in (hidden width: see mlp_width).
 int kv_heads(const ModelConfig& model);
 int hidden_width(const ModelConfig& model);
 inline int head_size(const ModelConfig& model) { return model.width / model.heads; }

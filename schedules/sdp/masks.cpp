@@ -32,10 +32,10 @@ int fewest_units(int workers, int units) { return workers == 1 ? units : 1 + (un
   const int fewest = fewest_units(options.workers, options.units);
   // Rounded up: it must not fall back to one unit fewer.
   const double coverage = std::min(1.0, std::ceil(1e4 * fewest / options.units) / 1e4);
-  throw InputError("sdp.coverage = " + short_number(options.coverage) + ": " + str(options.workers) +
-                   " workers that each hold " + str(held) + " of " + str(options.units) + " units " + what +
-                   "; the smallest coverage that works here is " + short_number(coverage) + " (" + str(fewest) + " of " +
-                   str(options.units) + " units each)");
+  const std::string workers = options.workers == 1 ? "1 worker that holds " : str(options.workers) + " workers that each hold ";
+  throw InputError("sdp.coverage = " + short_number(options.coverage) + ": " + workers + str(held) + " of " +
+                   str(options.units) + " units " + what + "; the smallest coverage that works here is " +
+                   short_number(coverage) + " (" + str(fewest) + " of " + str(options.units) + " units each)");
 }
 
 // The starts floor(w units / workers) are a Beatty sequence, so the starts that lie in a window of K units are
@@ -80,7 +80,8 @@ Masks make_masks(const MaskOptions& options) {
   }
   const int held = units_per_worker(options);
   const std::int64_t pairs = static_cast<std::int64_t>(options.workers) * held;
-  if (pairs < options.units) refuse(options, held, "leave " + str(options.units - pairs) + " held by nobody");
+  if (pairs < options.units)
+    refuse(options, held, (options.workers == 1 ? "leaves " : "leave ") + str(options.units - pairs) + " held by nobody");
   if (held < fewest_units(options.workers, options.units)) {
     refuse(options, held, "share too few of them: parts of the model would never meet");
   }

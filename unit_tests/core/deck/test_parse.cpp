@@ -61,7 +61,6 @@ TEST(ReadDeck, KeyOfAnotherBlock) {
 TEST(ReadDeck, UnknownBlock) {
   EXPECT_EQ(read_error("[run]\n[trian]\nsequence = 3\n"), "d.toml:2: [trian]: unknown block; did you mean [train]?");
   EXPECT_THAT(read_error("[zzzzzzzz]\n"), HasSubstr("blocks are run, model, data, train, schedule, parallel"));
-  EXPECT_THAT(read_error("[sdp]\n"), HasSubstr("not available in this version"));
 }
 
 TEST(ReadDeck, BlocksOfAnotherShape) {

@@ -23,10 +23,34 @@ TEST(Restart, TheSameDeckHasNoChanges) {
 }
 
 TEST(Restart, MarkedKeysMayChange) {
-  for (const char* setting :
-       {"run.name=b", "run.grace=1", "run.watchdog=0", "data.train=b", "data.validation=b", "output.evaluation_interval=1",
-        "output.evaluation_batches=1", "output.log_interval=1", "checkpoint.interval=1", "checkpoint.keep=1",
-        "schedule.partition=[4,4]", "parallel.stages=2", "parallel.data=2", "emulate.jitter=0.5", "emulate.enabled=true"}) {
+  for (const char* setting : {"run.name=b",
+                              "run.grace=1",
+                              "run.watchdog=0",
+                              "data.train=b",
+                              "data.validation=b",
+                              "output.evaluation_interval=1",
+                              "output.evaluation_batches=1",
+                              "output.log_interval=1",
+                              "checkpoint.interval=1",
+                              "checkpoint.keep=1",
+                              "schedule.partition=[4,4]",
+                              "parallel.stages=2",
+                              "parallel.data=2",
+                              "parallel.mode=sdp",
+                              "parallel.bucket_mb=1",
+                              "parallel.fsdp_reduce=window",
+                              "sdp.unit=neuron",
+                              "sdp.neuron_groups=4",
+                              "sdp.coverage=0.5",
+                              "sdp.masking=backward",
+                              "sdp.generator=random",
+                              "sdp.seed=2",
+                              "sdp.sync=parameter",
+                              "sdp.period=2",
+                              "sdp.refresh=2",
+                              "sdp.fsdp=true",
+                              "emulate.jitter=0.5",
+                              "emulate.enabled=true"}) {
     EXPECT_EQ(check_restart(Deck(), with({setting})).size(), 1U) << setting;
   }
 }

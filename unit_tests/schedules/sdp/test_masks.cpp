@@ -100,7 +100,8 @@ TEST(Masks, RefusalsSayWhatIsWrong) {
             "sdp.coverage = 0.25: 4 workers that each hold 2 of 8 units share too few of them: parts of the model would never "
             "meet; the smallest coverage that works here is 0.375 (3 of 8 units each)");
   EXPECT_THAT(refusal(MaskOptions{.workers = 1, .units = 3, .coverage = 0.5}, make_masks),
-              HasSubstr("leave 1 held by nobody; the smallest coverage that works here is 1 (3 of 3 units each)"));
+              HasSubstr("1 worker that holds 2 of 3 units leaves 1 held by nobody; the smallest coverage that works here is 1 "
+                        "(3 of 3 units each)"));
   for (const double coverage : {0.0, -0.5, 1.001, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_THAT(refusal(MaskOptions{.workers = 2, .units = 2, .coverage = coverage}, make_masks),
                 HasSubstr("is not in (0, 1]; it is the share"));

@@ -1,0 +1,34 @@
+#include "core/deck/rule_list.hpp"
+
+#include <algorithm>
+
+#include "core/deck/schema.hpp"
+
+namespace minipipe::core {
+
+void Rules::require(bool holds, std::string_view block, std::string_view key, const std::string& what) {
+  if (holds) return;
+  const Entry* entry = find_entry(block, key);
+  add(block, key, entry->name() + " = " + to_toml(entry->get(deck_)) + ": " + what);
+}
+
+void Rules::available(std::string_view block, std::string_view key, const std::vector<std::string>& words) {
+  const std::string value = std::get<std::string>(find_entry(block, key)->get(deck_));
+  std::string list;
+  for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
+  require(std::find(words.begin(), words.end(), value) != words.end(), block, key,
+          "not available in this version; use " + list);
+}
+
+void Rules::add(std::string_view block, std::string_view key, const std::string& line) {
+  const auto origin = deck_.origins.find(find_entry(block, key)->name());
+  if (!text_.empty()) text_ += '\n';
+  if (origin != deck_.origins.end()) text_ += origin->second + ": ";
+  text_ += line;
+}
+
+std::string str(std::int64_t value) { return std::to_string(value); }
+
+std::string plural(std::int64_t count, const std::string& noun) { return str(count) + " " + noun + (count == 1 ? "" : "s"); }
+
+}  // namespace minipipe::core
