@@ -63,6 +63,7 @@ Subject load(const Command& command) {
     core::check_rules(subject.deck, as_if);
     core::check_plan_header(subject.deck, as_if);
     subject.stages = core::stages_of(subject.deck, as_if);
+    core::check_masks_of_run(subject.deck, subject.stages);
     use_profile(command, subject);
   });
   return subject;

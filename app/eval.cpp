@@ -13,6 +13,7 @@
 #include "core/train/checkpointing.hpp"
 #include "core/train/mean_loss.hpp"
 #include "core/train/options.hpp"
+#include "core/train/replica_options.hpp"
 #include "core/train/pipeline.hpp"
 #include "schedules/error.hpp"
 
@@ -41,6 +42,16 @@ class ShiftedSource : public core::BatchSource {
   std::int64_t first_;
 };
 
+// A checkpoint is of the model, whatever the grid: where the ranks do not suit the deck's replicas, one replica evaluates.
+core::Deck for_evaluation(core::Deck deck, int ranks) {
+  if (ranks % deck.parallel.data == 0 && (ranks > 1 || deck.parallel.data == 1)) return deck;
+  deck.train.microbatches *= deck.parallel.data;
+  deck.parallel.data = 1;
+  deck.parallel.mode = "ddp";
+  deck.sdp = {};
+  return deck;
+}
+
 }  // namespace
 
 int evaluate(const Command& command) {
@@ -49,13 +60,14 @@ int evaluate(const Command& command) {
   int ranks = 1;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &ranks);
-  const core::Deck deck = load_deck(command, comm);
+  const core::Deck deck = for_evaluation(load_deck(command, comm), ranks);
   TokenSources sources;
   core::CheckpointState state;
   std::filesystem::path file;
   std::string notes;
   core::agree(comm, [&] {
     core::check_rules(deck, ranks);
+    core::check_masks_of_run(deck, core::stages_of(deck, ranks));
     if (deck.emulate.enabled) throw InputError("emulate.enabled = true: an emulated run has no model to evaluate");
     if (!command.dump_batch.empty() && deck.parallel.data > 1) {
       throw InputError("--dump-batch " + command.dump_batch + ": one replica has the whole batch; add parallel.data=1 (a "

@@ -47,6 +47,7 @@ void check_parameter_averages(Rules& rules, const Deck& deck) {
                 "use \"none\", or sdp.sync = \"gradient\"");
   const std::string rule = "is not a multiple of sdp.period = " + str(sdp.period) +
                            ", and between averages holders have different parameters; change one of them";
+  rules.require(deck.run.steps % sdp.period == 0, "run", "steps", rule);
   rules.require(deck.checkpoint.interval % sdp.period == 0, "checkpoint", "interval", rule + ", or use 0");
   rules.require(deck.output.evaluation_interval % sdp.period == 0, "output", "evaluation_interval", rule + ", or use 0");
 }

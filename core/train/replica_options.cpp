@@ -3,25 +3,15 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "core/deck/stage_mask_rules.hpp"
 #include "core/train/options.hpp"
-#include "schedules/sdp/stage_masks.hpp"
 
 namespace minipipe::core {
 
 namespace {
 
 schedules::Masks masks_of_stage(const Deck& deck, const StageLayers& layers) {
-  schedules::StageMaskOptions options;
-  options.workers = deck.parallel.data;
-  options.first_block = layers.first_block;
-  options.blocks = layers.blocks;
-  options.units_per_block = deck.sdp.unit == "neuron" ? deck.sdp.neuron_groups : deck.sdp.unit == "sublayer" ? 2 : 1;
-  options.each_block = deck.sdp.unit == "neuron";
-  options.coverage = deck.sdp.coverage;
-  options.generator =
-      deck.sdp.generator == "random" ? schedules::MaskGenerator::random : schedules::MaskGenerator::cyclic;
-  options.seed = static_cast<std::uint64_t>(deck.sdp.seed);
-  return schedules::make_stage_masks(options);
+  return schedules::make_stage_masks(stage_mask_options(deck, layers.first_block, layers.blocks));
 }
 
 std::string number(double value) {
@@ -53,6 +43,13 @@ ReplicaOptions replica_options(const Deck& deck, const StageLayers& layers, int 
   options.refresh_period = deck.sdp.refresh;
   options.masks = masks_of_stage(deck, layers);
   return options;
+}
+
+void check_masks_of_run(const Deck& deck, int stages) {
+  if (deck.emulate.enabled) return;
+  std::vector<int> blocks;
+  for (const StageLayers& layers : stage_layers(deck, stages)) blocks.push_back(layers.blocks);
+  check_masks(deck, blocks);
 }
 
 std::string masks_text(const Deck& deck, int stages) {

@@ -11,6 +11,9 @@ namespace minipipe::core {
 // What the deck's blocks [parallel] and [sdp] mean to one replica of a stage.
 ReplicaOptions replica_options(const Deck& deck, const StageLayers& layers, int stage, int replica);
 
+// InputError if sdp.coverage does not suit the blocks of a stage.
+void check_masks_of_run(const Deck& deck, int stages);
+
 // For people, under parallel.mode = "sdp": of each stage the mask matrix, holder counts, spectral gap and masking error. Empty
 // otherwise.
 std::string masks_text(const Deck& deck, int stages);

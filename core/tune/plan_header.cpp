@@ -117,7 +117,8 @@ void check_plan_header(const Deck& deck, int ranks) {
   require(header.microbatches == deck.train.microbatches,
           std::to_string(header.microbatches) + " microbatches, but train.microbatches = " +
               std::to_string(deck.train.microbatches) + "; tune again or change it");
-  require(ranks == 1 || header.devices * deck.parallel.data == ranks,
+  const int in_one_process = deck.parallel.data;
+  require(ranks == in_one_process || header.devices * deck.parallel.data == ranks,
           std::to_string(header.devices) + " devices, but there are " + std::to_string(ranks) + " ranks for " +
               std::to_string(deck.parallel.data) + " pipelines; tune again with --devices");
   require(header.partition.empty() || deck.emulate.enabled || header.partition == deck.schedule.partition,
