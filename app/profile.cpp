@@ -63,6 +63,10 @@ int profile(const Command& command) {
     if (deck.emulate.enabled) {
       throw InputError("emulate.enabled = true: an emulated run computes nothing that could be measured; set it to false");
     }
+    if (deck.parallel.data > 1) {
+      throw InputError("parallel.data = " + std::to_string(deck.parallel.data) +
+                       ": a profile is of one replica; add parallel.data=1 parallel.mode=ddp and start its ranks alone");
+    }
     core::check_rules(deck, ranks);
     sources = open_sources(deck, false);
     std::error_code ignored;
