@@ -1,0 +1,186 @@
+#include "core/parallel/exchange_plans.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "schedules/error.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+Pieces run(std::int64_t offset, std::int64_t floats) { return {Piece{offset, 1, floats, floats}}; }
+
+std::vector<int> others(const std::vector<int>& replicas, int me) {
+  std::vector<int> result;
+  std::copy_if(replicas.begin(), replicas.end(), std::back_inserter(result), [me](int r) { return r != me; });
+  return result;
+}
+
+std::vector<int> non_holders(const Bucket& bucket, int replicas) {
+  std::vector<int> result;
+  for (int r = 0; r < replicas; ++r) {
+    if (bucket.number_of(r) < 0) result.push_back(r);
+  }
+  return result;
+}
+
+std::vector<int> all_of(int replicas) {
+  std::vector<int> result(static_cast<std::size_t>(replicas));
+  std::iota(result.begin(), result.end(), 0);
+  return result;
+}
+
+struct Builder {
+  const ReplicaOptions& options;
+  int me = options.replica;
+
+  // A plan without parts if this replica does not hold the bucket. `alone`: as if it were the only holder.
+  ReducePlan reduce(const Bucket& bucket, const Pieces& source, const Pieces* shard, bool all, bool alone) const {
+    ReducePlan plan;
+    if (bucket.number_of(me) < 0) {
+      return plan;
+    }
+    plan.holders = alone ? std::vector<int>{me} : bucket.holders;
+    plan.number = alone ? 0 : bucket.number_of(me);
+    plan.all = all;
+    plan.add = shard != nullptr;
+    const auto begin = [&](int h) { return alone ? h * bucket.floats : bucket.shard_begin(h); };
+    const std::int64_t own = begin(plan.number + 1) - begin(plan.number);
+    const auto peers = static_cast<std::int64_t>(plan.holders.size()) - 1;
+    if (peers == 0) {
+      // No message: only the scale.
+      plan.parts.push_back(MessagePart{source, bucket.floats, -1});
+      plan.result = shard != nullptr ? *shard : source;
+      return plan;
+    }
+    for (int h = 0; h <= peers; ++h) {
+      plan.parts.push_back(make_part(source, begin(h), begin(h + 1), plan.slot_floats));
+    }
+    plan.result = shard != nullptr ? *shard : merged(cut(source, begin(plan.number), begin(plan.number + 1)));
+    plan.received = plan.slot_floats;
+    plan.slot_floats += peers * own;
+    return plan;
+  }
+
+  // Every holder sends its shard to `peers` and the shards of the other holders come to where `target` says; with `local` the
+  // own one, too.
+  GatherPlan shards(const Bucket& bucket, const std::vector<int>& replicas, const Pieces& source, const Pieces& target,
+                    bool local) const {
+    GatherPlan plan;
+    const int number = bucket.number_of(me);
+    if (std::find(replicas.begin(), replicas.end(), me) == replicas.end()) {
+      return plan;
+    }
+    const int holders = static_cast<int>(bucket.holders.size());
+    for (int h = 0; h < holders; ++h) {
+      const std::int64_t begin = bucket.shard_begin(h);
+      const std::int64_t end = bucket.shard_end(h);
+      if (begin == end) {
+        continue;
+      }
+      if (h != number) {
+        plan.receives.push_back({bucket.holders[static_cast<std::size_t>(h)], make_part(target, begin, end, plan.slot_floats)});
+        continue;
+      }
+      plan.source =
+          local ? make_part(source, 0, end - begin, plan.slot_floats) : make_part(source, begin, end, plan.slot_floats);
+      plan.peers = others(replicas, me);
+      if (local) {
+        plan.local = merged(cut(target, begin, end));
+      }
+    }
+    return plan;
+  }
+
+  // The first holder sends all of the bucket to those that do not hold it.
+  GatherPlan broadcast(const Bucket& bucket, const Pieces& source, const Pieces& target, bool local) const {
+    GatherPlan plan;
+    const int number = bucket.number_of(me);
+    if (number < 0) {
+      plan.receives.push_back({bucket.holders.front(), make_part(target, 0, bucket.floats, plan.slot_floats)});
+      return plan;
+    }
+    if (number == 0) {
+      plan.peers = non_holders(bucket, options.replicas);
+    }
+    if (local || !plan.peers.empty()) {
+      plan.source = make_part(source, 0, bucket.floats, plan.slot_floats);
+    }
+    if (local) {
+      plan.local = merged(target);
+    }
+    return plan;
+  }
+};
+
+template <class Plan>
+std::int64_t most(const std::vector<Plan>& plans) {
+  std::int64_t floats = 0;
+  for (const Plan& plan : plans) floats = std::max(floats, plan.slot_floats);
+  return floats;
+}
+
+void require_sense(const ReplicaOptions& options) {
+  if (options.sharded() && options.average_period > 0) {
+    throw InputError(
+        "parameters cannot be averaged among replicas that hold shards of them: set sdp.period = 0, or do not "
+        "shard the units");
+  }
+}
+
+}  // namespace
+
+ExchangePlans::ExchangePlans(const ExchangeLayout& layout) {
+  const ReplicaOptions& options = layout.options;
+  require_sense(options);
+  const Builder build{options};
+  const bool averaging = options.sdp() && options.average_period > 0;
+  const bool all_reduce = !options.sharded() && options.mode != ReplicaMode::zero1;
+  for (const Bucket& bucket : layout.buckets) {
+    const Pieces shard = run(bucket.shard_offset, bucket.number_of(options.replica) < 0
+                                                      ? 0
+                                                      : bucket.shard_end(bucket.number_of(options.replica)) -
+                                                            bucket.shard_begin(bucket.number_of(options.replica)));
+    gradients.push_back(
+        build.reduce(bucket, bucket.gradients, reduces_layer_buffers(options) ? &shard : nullptr, all_reduce, averaging));
+    averages.push_back(averaging ? build.reduce(bucket, bucket.parameters, nullptr, true, false) : ReducePlan{});
+    if (options.mode == ReplicaMode::zero1) {
+      weights.push_back(build.shards(bucket, bucket.holders, bucket.parameters, bucket.parameters, false));
+    } else if (options.sdp() && options.backward_masking && !options.sharded()) {
+      weights.push_back(build.broadcast(bucket, bucket.parameters, bucket.parameters, false));
+    } else {
+      weights.emplace_back();
+    }
+  }
+  const std::vector<int> everyone = all_of(options.replicas);
+  layers.resize(layout.layers.size());
+  evaluation.resize(layout.layers.size());
+  for (std::size_t l = 0; l < layout.layers.size(); ++l) {
+    for (const Bucket& bucket : layout.layers[l]) {
+      const int number = bucket.number_of(options.replica);
+      if (options.sharded()) {
+        const Pieces shard = run(bucket.shard_offset, number < 0 ? 0 : bucket.shard_end(number) - bucket.shard_begin(number));
+        layers[l].push_back(build.shards(bucket, options.sdp() && options.backward_masking ? everyone : bucket.holders, shard,
+                                         bucket.parameters, true));
+        evaluation[l].push_back(build.shards(bucket, everyone, shard, bucket.full, true));
+      } else {
+        layers[l].emplace_back();
+        evaluation[l].push_back(build.broadcast(bucket, bucket.parameters, bucket.full, true));
+      }
+    }
+  }
+  reduce_slot_floats = std::max(most(gradients), most(averages));
+  gather_slot_floats = most(weights);
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    gather_slot_floats = std::max({gather_slot_floats, most(layers[l]), most(evaluation[l])});
+  }
+}
+
+std::size_t exchange_bytes(const ExchangeLayout& layout) {
+  const ExchangePlans plans(layout);
+  return Staging::bytes(transfers_in_flight, plans.reduce_slot_floats) +
+         Staging::bytes(transfers_in_flight, plans.gather_slot_floats);
+}
+
+}  // namespace minipipe::core

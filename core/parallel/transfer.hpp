@@ -1,0 +1,73 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "core/parallel/replica_link.hpp"
+#include "core/parallel/staging.hpp"
+#include "core/types/types.hpp"
+
+namespace minipipe::core {
+
+// The exchange of one bucket, used again and again: idle, waiting in a queue, or under way.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+  Transfer() = default;
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+
+  // From being queued until it is complete: until then its memory is neither to be read nor to be written.
+  bool pending() const { return pending_; }
+
+  // Both throw RunError if a message fails. start fences the instance before it hands memory to MPI.
+  virtual void start(ReplicaLink& link, const ExecutionSpace& space, const StagingSlot& slot) = 0;
+  // Moves on what can; true when complete. What it enqueued on the instance may still run.
+  virtual bool advance(ReplicaLink& link, const ExecutionSpace& space, const StagingSlot& slot) = 0;
+
+ protected:
+  std::vector<MPI_Request> receives_;
+  std::vector<MPI_Request> sends_;
+
+ private:
+  friend class TransferQueue;
+  bool pending_ = false;
+};
+
+// Transfers in one order that is the same on all replicas. They start in that order, as many at a time as there are slots of
+// staging memory, and complete in any. So groups of replicas that overlap cannot wait for each other in a circle: of all
+// transfers that are not complete everywhere, the first can start and complete.
+class TransferQueue {
+ public:
+  // The transfers pushed later live as long as the queue.
+  TransferQueue(ReplicaLink& link, const ExecutionSpace& space, int slots, std::int64_t slot_floats);
+  // Waits only a little for messages under way. Memory of those that do not complete is left alone: the staging memory, and
+  // `other_memory` (may be null), stay allocated.
+  ~TransferQueue();
+  TransferQueue(const TransferQueue&) = delete;
+  TransferQueue& operator=(const TransferQueue&) = delete;
+
+  void keep(std::shared_ptr<const void> other_memory) { other_memory_ = std::move(other_memory); }
+
+  // Throws RunError if it is pending.
+  void push(Transfer& transfer);
+  // Starts and moves on what can. True if a transfer has completed.
+  bool poll();
+  bool empty() const { return waiting_.empty() && active_ == 0; }
+
+  std::size_t bytes() const { return staging_.bytes(); }
+
+ private:
+  ReplicaLink& link_;
+  ExecutionSpace space_;
+  Staging staging_;
+  std::shared_ptr<const void> other_memory_;
+  std::deque<Transfer*> waiting_;
+  std::vector<Transfer*> slots_;  // by slot; null: free
+  int active_ = 0;
+};
+
+}  // namespace minipipe::core
