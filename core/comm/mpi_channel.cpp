@@ -7,6 +7,7 @@
 
 #include "core/comm/mpi_error.hpp"
 #include "core/comm/requests.hpp"
+#include "core/types/types.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -14,16 +15,6 @@ namespace minipipe::core {
 namespace {
 
 constexpr double grace_s = 2.0;
-
-// Kokkos before 3.5 takes no text.
-template <class Instance>
-void fence(const Instance& instance, [[maybe_unused]] const char* text) {
-  if constexpr (requires { instance.fence(std::string(text)); }) {
-    instance.fence(std::string(text));
-  } else {
-    instance.fence();
-  }
-}
 
 void require_countable(const MessageBuffers& buffers) {
   if (buffers.elements() > std::numeric_limits<int>::max()) {

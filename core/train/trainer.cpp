@@ -146,6 +146,7 @@ void Trainer::train_segment() {
   const double begin = clock();
   seconds_.output += begin - arrived;
   losses_.clear();
+  loss_sums_.clear();
   losses_reported_ = first;
 
   std::vector<schedules::StageSeconds> before;
@@ -217,14 +218,13 @@ void Trainer::take_losses() {
                        "from the last checkpoint");
       }
       losses_.push_back(loss);
+      loss_sums_[loss.microbatch / microbatches_per_update(deck_)] += loss.loss;
     }
   }
   for (; losses_reported_ < updates; ++losses_reported_) {
-    double sum = 0;
-    for (const LossRecord& record : losses_) {
-      if (record.microbatch / deck_.train.microbatches == losses_reported_) sum += record.loss;
-    }
-    progress_->update(losses_reported_ + 1, sum / static_cast<double>(deck_.train.microbatches), clock());
+    const auto sum = loss_sums_.extract(losses_reported_);
+    const double loss = sum.empty() ? 0 : sum.mapped();
+    progress_->update(losses_reported_ + 1, loss / static_cast<double>(deck_.train.microbatches), clock());
   }
 }
 

@@ -66,7 +66,8 @@ Matrix<T> slice_matrix(const Vector<T>& vector, std::int64_t offset, std::int64_
   return Matrix<T>(vector.data() + offset, static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
 
-// Waits for everything enqueued on the instance. The reason is shown by profiling tools where Kokkos takes one (from 3.5 on).
+// Waits for everything enqueued on the instance. `reason` reads "before <what>, because <why>"; profiling tools show it where
+// Kokkos takes one (from 3.5 on).
 template <class Space>
 void fence(const Space& space, [[maybe_unused]] const char* reason) {
   if constexpr (requires { space.fence(reason); }) {

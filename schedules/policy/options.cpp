@@ -39,7 +39,7 @@ void validate_planned(const ScheduleOptions& options) {
     require(costs.forward > 0 && costs.backward_input > 0 && costs.backward_weight > 0, options,
             "needs costs above 0 for all three passes");
   }
-  if (options.name == "plan") require(!options.plan_file.empty(), options, "needs the name of a CSV file in plan_file");
+  if (options.name == "plan") require(!options.plan_file.empty(), options, "needs the name of a CSV file in schedule.plan");
 }
 
 }  // namespace

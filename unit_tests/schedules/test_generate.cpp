@@ -172,7 +172,7 @@ TEST(Generate, RulesAreStatedAtOnce) {
   EXPECT_THAT(text(options("interleaved", 3, 4, 0)), HasSubstr("number of stages is 0"));
   EXPECT_THAT(text(options("zb-v", 4, 4)), HasSubstr("needs chunks = 2"));
   EXPECT_THAT(text(options("pipedream-2bw", 4, 3)), HasSubstr("as many microbatches per update as stages, 4, or more, not 3"));
-  EXPECT_THAT(text(options("plan", 4, 3)), HasSubstr("plan_file"));
+  EXPECT_THAT(text(options("plan", 4, 3)), HasSubstr("schedule.plan"));
   ScheduleOptions little = options("zb-auto", 4, 3);
   little.memory_limit = 0.5;
   EXPECT_THAT(text(little), HasSubstr("memory_limit of 1 or more"));
