@@ -72,11 +72,11 @@ using CopyPart = std::function<void(std::size_t part, float* values)>;
 using TakePart = std::function<void(std::size_t part, const float* values)>;
 
 // Collective over `comm`: each rank gives the parts it owns, perhaps none; together they have to cover each dataset exactly
-// once, and each tensor needs its value. `copy` is called once for each part, in the order of datasets' names, and its memory
-// is used again: a rank holds no more on the host than its largest part. Rank 0's state is written. The folder must exist. The
-// file appears under its name when it is whole and on the device. If anything fails on any rank, every rank throws RunError
-// with the same text (path or dataset, and reason), the temporary file is removed and an earlier file of that name is
-// untouched.
+// once, and each tensor needs its value. A part without elements only names a dataset that has to be there. `copy` is called
+// once for each other part, in the order of datasets' names, and its memory is used again: a rank holds no more on the host
+// than its largest part. Rank 0's state is written. The folder must exist. The file appears under its name when it is whole and
+// on the device. If anything fails on any rank, every rank throws RunError with the same text (path or dataset, and reason),
+// the temporary file is removed and an earlier file of that name is untouched.
 void write_checkpoint(MPI_Comm comm, const std::filesystem::path& path, const std::vector<TensorPart>& mine,
                       const CopyPart& copy, const CheckpointState& state);
 

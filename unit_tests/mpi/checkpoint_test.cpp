@@ -205,9 +205,16 @@ TEST_F(ParallelCheckpoint, OneRankWritesTheSameChecksums) {
 TEST_F(ParallelCheckpoint, AMissingPartIsAnErrorOnAllRanks) {
   if (last()) {
     std::erase_if(parts_, [](const TensorPart& part) { return part.name == "wte" && part.field == TensorField::v; });
+    parts_.push_back({"wte", TensorField::v, {13, 10}, {}});
   }
   const std::string missing = std::to_string(130 - 130 * (size_ - 1) / size_) + " of 130 elements are given by no rank";
   EXPECT_THAT(failure([this] { write(parts_); }), AllOf(HasSubstr("/optimizer/wte/v"), HasSubstr(missing)));
+}
+
+TEST_F(ParallelCheckpoint, ADatasetThatAllNameAndNobodyGivesIsAnErrorOnAllRanks) {
+  parts_.push_back({"forgotten", TensorField::value, {6, 4}, {}});
+  EXPECT_THAT(failure([this] { write(parts_); }),
+              AllOf(HasSubstr("/model/forgotten"), HasSubstr("24 of 24 elements are given by no rank")));
 }
 
 TEST_F(ParallelCheckpoint, AnOverlapIsAnErrorOnAllRanks) {
