@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -11,7 +12,7 @@
 namespace minipipe::schedules {
 
 // Times of one advance() are cut at four points: its entry, the start and the end of the action, its return. What lies between
-// two calls is waiting, so the four purposes add up to the whole segment. Where one thread runs several executors, the work of
+// two calls is waiting, so the purposes add up to the whole segment. Where one thread runs several executors, the work of
 // the others is waiting too.
 class Executor::Implementation {
  public:
@@ -55,6 +56,7 @@ class Executor::Implementation {
     state_.segment_begin = state_.forwards;
     state_.segment_end = end;
     closed_ = false;
+    exchanging_ = false;
     last_return_ = clock_();
   }
 
@@ -67,9 +69,10 @@ class Executor::Implementation {
   bool advance() {
     if (closed_) return false;
     const double entry = clock_();
-    seconds_.wait_input += entry - last_return_;
+    (exchanging_ ? seconds_.exchange : seconds_.wait_input) += entry - last_return_;
     const bool moved = poll();
-    const auto kind = policy_->next(state_);
+    if (waits_for_replicas()) return wait(entry, moved, seconds_.exchange, true);
+    const auto kind = std::exchange(chosen_, {});
     if (kind) {
       const double start = clock_();
       seconds_.send += start - entry;
@@ -77,8 +80,7 @@ class Executor::Implementation {
       return true;
     }
     const bool done = policy_->finished(state_);
-    last_return_ = clock_();
-    (done ? seconds_.send : seconds_.wait_input) += last_return_ - entry;
+    wait(entry, moved, done ? seconds_.send : seconds_.wait_input, false);
     return close(done) || moved;
   }
 
@@ -92,7 +94,7 @@ class Executor::Implementation {
          << state_.forwards << (activation_in_.ready() ? " is there" : " has not arrived") << ", gradient " << state_.backwards
          << (gradient_in_.ready() ? " is there" : " has not arrived") << "; activation slots in use " << live() << " of "
          << activation_slots_ << "; sends pending: " << activation_out_.pending() << " activations, " << gradient_out_.pending()
-         << " gradients; last actions:";
+         << " gradients; " << (exchanging_ ? "waiting for other replicas; " : "") << "last actions:";
     for (const Action& action : last_actions_) text << ' ' << to_text(action);
     return text.str();
   }
@@ -105,6 +107,21 @@ class Executor::Implementation {
  private:
   std::int64_t live() const { return state_.forwards - state_.weights; }
   int slot_of(std::int64_t microbatch) const { return static_cast<int>(microbatch % activation_slots_); }
+
+  // Asks the policy, if it has not chosen yet, and the stage. An update whose gradients are not there stays chosen: a policy is
+  // not asked again before its choice is done.
+  bool waits_for_replicas() {
+    if (!stage_.weights_ready()) return true;
+    if (!chosen_) chosen_ = policy_->next(state_);
+    return chosen_ == Kind::update && !stage_.gradients_ready(state_.updates);
+  }
+
+  bool wait(double entry, bool moved, double& purpose, bool exchanging) {
+    last_return_ = clock_();
+    purpose += last_return_ - entry;
+    exchanging_ = exchanging;
+    return moved;
+  }
 
   // Tests the messages under way and sets what the policy may see of them.
   bool poll() {
@@ -161,6 +178,7 @@ class Executor::Implementation {
     if (kind == Kind::backward || kind == Kind::backward_input) move_messages(gradient_in_, gradient_out_);
     last_return_ = clock_();
     seconds_.send += last_return_ - end;
+    exchanging_ = false;
   }
 
   std::int64_t number_of(Kind kind) const {
@@ -213,7 +231,9 @@ class Executor::Implementation {
   SendRing gradient_out_;
   std::deque<Action> last_actions_;
   double last_return_ = 0;
+  bool exchanging_ = false;  // the last advance() waited for replicas
   bool closed_ = true;
+  std::optional<Kind> chosen_;  // by the policy, not done yet
 };
 
 Executor::Executor(int stage_index, int stages, std::int64_t activation_slots, Stage& stage, StageChannels channels,

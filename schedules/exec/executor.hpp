@@ -18,6 +18,7 @@ struct StageSeconds {
   double compute = 0;     // forwards and backwards
   double update = 0;      // optimizer steps
   double wait_input = 0;  // nothing could start: an activation or a gradient was missing
+  double exchange = 0;    // an update waited for gradients of other replicas, or a pass for new weights
   double send = 0;        // starting sends, posting receives, testing them while an action is being started
 };
 
@@ -25,7 +26,7 @@ struct StageSeconds {
 // several stages. Knows the order of microbatches (ascending) and slot numbers, nothing about memory or transports.
 //
 // Seconds: the time between two calls of advance() counts as waiting for input. Where one thread runs several executors, the
-// work of the others is therefore waiting too, and the four purposes still add up to the time since begin_segment.
+// work of the others is therefore waiting too, and the purposes still add up to the time since begin_segment.
 //
 // Life of a segment: begin_segment(end); advance() until finished(). The log of a segment ends with a drain action. Between
 // segments every slot is free and every receive that is posted ahead stays posted for the next one.
