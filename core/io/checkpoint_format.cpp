@@ -48,6 +48,71 @@ std::uint64_t checksum(const void* data, std::size_t bytes) {
   return hash;
 }
 
+std::uint64_t checksum_share(const float* values, const Rectangle& rectangle, hsize_t columns) {
+  std::uint64_t sum = 0;
+  const float* next = values;
+  for (hsize_t i = 0; i < rectangle.rows; ++i) {
+    // Numbers start at 1, so that zeros count, too.
+    std::uint64_t number = (rectangle.row + i) * columns + rectangle.column + 1;
+    for (hsize_t j = 0; j < rectangle.columns; ++j) {
+      std::uint64_t x = number++ * 0x9e3779b97f4a7c15ULL + std::bit_cast<std::uint32_t>(*next++);
+      x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+      x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+      sum += x ^ (x >> 31);
+    }
+  }
+  return sum;
+}
+
+std::string dataset_name(const std::string& tensor, TensorField field) {
+  switch (field) {
+    case TensorField::value:
+      return model_name(tensor);
+    case TensorField::m:
+      return "/optimizer/" + tensor + "/m";
+    case TensorField::v:
+      return "/optimizer/" + tensor + "/v";
+    case TensorField::shadow:
+      return "/optimizer/" + tensor + "/shadow";
+    case TensorField::velocity:
+      return "/optimizer/" + tensor + "/velocity";
+  }
+  throw RunError("tensor '" + tensor + "': no such field");
+}
+
+std::string shape_text(const std::vector<hsize_t>& shape) {
+  std::string text("[");
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(shape[i]);
+  }
+  return text += "]";
+}
+
+void require_valid(const TensorPart& part) {
+  if (part.name.empty() || part.name.find('/') != std::string::npos) {
+    throw RunError("tensor '" + part.name + "' has no name that can be a dataset's");
+  }
+  const Rectangle& inner = part.rectangle;
+  if (part.shape.empty() || part.shape.size() > 2) {
+    throw RunError("tensor " + part.name + " of shape " + shape_text(part.shape) + " is neither a vector nor a matrix");
+  }
+  const hsize_t rows = rows_of(part.shape);
+  const hsize_t columns = columns_of(part.shape);
+  if (inner.row > rows || inner.rows > rows - inner.row || inner.column > columns || inner.columns > columns - inner.column) {
+    throw RunError("tensor " + part.name + " of shape " + shape_text(part.shape) + " has no part of " +
+                   std::to_string(inner.rows) + " x " + std::to_string(inner.columns) + " at row " + std::to_string(inner.row) +
+                   ", column " + std::to_string(inner.column));
+  }
+}
+
+herr_t select(hid_t space, const std::vector<hsize_t>& shape, const Rectangle& rectangle) {
+  const hsize_t start[] = {rectangle.row, rectangle.column};
+  const hsize_t count[] = {rectangle.rows, rectangle.columns};
+  const std::size_t first = shape.size() == 1 ? 1 : 0;
+  return H5Sselect_hyperslab(space, H5S_SELECT_SET, start + first, nullptr, count + first, nullptr);
+}
+
 void set_state(const hdf5::File& file, const CheckpointState& state, std::size_t datasets) {
   file.set("/", "format", std::string(checkpoint_format));
   file.set<std::int32_t>("/", "format_version", checkpoint_format_version);
@@ -97,3 +162,13 @@ CheckpointState get_state(const hdf5::File& file, std::size_t* datasets) {
 }
 
 }  // namespace minipipe::core::checkpoint
+
+namespace minipipe::core {
+
+TensorPart whole_tensor(const std::string& name, TensorField field, const std::vector<hsize_t>& shape) {
+  TensorPart part{name, field, shape, {}};
+  if (!shape.empty()) part.rectangle = {0, 0, checkpoint::rows_of(shape), checkpoint::columns_of(shape)};
+  return part;
+}
+
+}  // namespace minipipe::core

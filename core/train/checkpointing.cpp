@@ -1,6 +1,8 @@
 #include "core/train/checkpointing.hpp"
 
-#include <list>
+#include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "core/deck/parse.hpp"
 #include "core/deck/restart.hpp"
@@ -11,36 +13,58 @@ namespace minipipe::core {
 
 namespace {
 
-// One tensor and its state in host memory; what a stage does not have is empty.
-struct HostTensor {
-  std::vector<float> value, m, v, shadow, velocity;
+std::vector<hsize_t> file_shape(const ParameterEntry& entry) { return {entry.shape.begin(), entry.shape.end()}; }
+
+// A part with the ways to and from its place.
+struct Stored {
+  std::function<std::vector<float>()> get;
+  std::function<void(const std::vector<float>&)> set;
 };
 
-float* or_null(std::vector<float>& values) { return values.empty() ? nullptr : values.data(); }
+// What the local stages keep, tensor by tensor.
+struct StoredParts {
+  std::vector<TensorPart> parts;
+  std::vector<Stored> places;
 
-std::vector<hsize_t> file_shape(const ParameterEntry& entry) { return {entry.shape.begin(), entry.shape.end()}; }
+  explicit StoredParts(Pipeline& pipeline) {
+    for (LocalStage& stage : pipeline.stages()) {
+      if (!stage.model) continue;
+      ParameterStore& store = stage.model->parameters();
+      WeightVersions& versions = stage.model->versions();
+      for (std::size_t e = 0; e < store.entries().size(); ++e) {
+        const auto add = [&](TensorField field, Stored place) {
+          parts.push_back(whole_tensor(store.entries()[e].name, field, file_shape(store.entries()[e])));
+          places.push_back(std::move(place));
+        };
+        add(TensorField::value,
+            {[&store, e] { return store.parameter(e); }, [&store, e](const auto& values) { store.set_parameter(e, values); }});
+        add(TensorField::m, {[&store, e] { return store.first_moment(e); },
+                             [&store, e](const auto& values) { store.set_first_moment(e, values); }});
+        if (store.has_second_moment(e))
+          add(TensorField::v, {[&store, e] { return store.second_moment(e); },
+                               [&store, e](const auto& values) { store.set_second_moment(e, values); }});
+        if (versions.has_shadow())
+          add(TensorField::shadow, {[&versions, e] { return versions.shadow(e); },
+                                    [&versions, e](const auto& values) { versions.set_shadow(e, values); }});
+        if (versions.has_velocity())
+          add(TensorField::velocity, {[&versions, e] { return versions.velocity(e); },
+                                      [&versions, e](const auto& values) { versions.set_velocity(e, values); }});
+      }
+    }
+  }
+};
 
 }  // namespace
 
 void save_checkpoint(MPI_Comm comm, const std::filesystem::path& file, Pipeline& pipeline, const CheckpointState& state) {
-  std::list<HostTensor> copies;
-  std::vector<TensorRef> tensors;
-  for (LocalStage& stage : pipeline.stages()) {
-    if (!stage.model) continue;
-    const ParameterStore& store = stage.model->parameters();
-    const WeightVersions& versions = stage.model->versions();
-    for (std::size_t e = 0; e < store.entries().size(); ++e) {
-      HostTensor& copy = copies.emplace_back();
-      copy.value = store.parameter(e);
-      copy.m = store.first_moment(e);
-      copy.v = store.second_moment(e);
-      if (versions.has_shadow()) copy.shadow = versions.shadow(e);
-      if (versions.has_velocity()) copy.velocity = versions.velocity(e);
-      tensors.push_back({store.entries()[e].name, file_shape(store.entries()[e]), copy.value.data(), or_null(copy.m),
-                         or_null(copy.v), or_null(copy.shadow), or_null(copy.velocity)});
-    }
-  }
-  write_checkpoint(comm, file, tensors, state);
+  const StoredParts stored(pipeline);
+  write_checkpoint(
+      comm, file, stored.parts,
+      [&stored](std::size_t part, float* to) {
+        const std::vector<float> values = stored.places[part].get();
+        std::copy(values.begin(), values.end(), to);
+      },
+      state);
 }
 
 std::optional<std::filesystem::path> find_checkpoint(const std::string& wanted, const std::string& option,
@@ -69,34 +93,12 @@ CheckpointState open_checkpoint(const std::filesystem::path& file, const Deck& d
 
 void load_checkpoint(const std::filesystem::path& file, Pipeline& pipeline) {
   const std::int64_t updates = read_checkpoint_state(file).step;
+  const StoredParts stored(pipeline);
+  read_parts(file, stored.parts, [&stored](std::size_t part, const float* values) {
+    stored.places[part].set({values, values + stored.parts[part].rectangle.floats()});
+  });
   for (LocalStage& stage : pipeline.stages()) {
-    if (!stage.model) continue;
-    ParameterStore& store = stage.model->parameters();
-    WeightVersions& versions = stage.model->versions();
-    std::list<HostTensor> copies;
-    std::vector<TensorTarget> targets;
-    for (std::size_t e = 0; e < store.entries().size(); ++e) {
-      const ParameterEntry& entry = store.entries()[e];
-      HostTensor& copy = copies.emplace_back();
-      copy.value.resize(entry.size);
-      copy.m.resize(entry.size);
-      if (store.has_second_moment(e)) copy.v.resize(entry.size);
-      if (versions.has_shadow()) copy.shadow.resize(entry.size);
-      if (versions.has_velocity()) copy.velocity.resize(entry.size);
-      targets.push_back({entry.name, file_shape(entry), copy.value.data(), copy.m.data(), or_null(copy.v), or_null(copy.shadow),
-                         or_null(copy.velocity)});
-    }
-    read_tensors(file, targets);
-    std::size_t e = 0;
-    for (const HostTensor& copy : copies) {
-      store.set_parameter(e, copy.value);
-      store.set_first_moment(e, copy.m);
-      store.set_second_moment(e, copy.v);
-      if (versions.has_shadow()) versions.set_shadow(e, copy.shadow);
-      if (versions.has_velocity()) versions.set_velocity(e, copy.velocity);
-      ++e;
-    }
-    versions.start_at(updates);
+    if (stage.model) stage.model->versions().start_at(updates);
   }
 }
 
