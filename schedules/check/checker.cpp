@@ -111,7 +111,7 @@ CheckReport check(const Plan& plan, const ScheduleOptions& options, const CheckR
         rules.gap_bound = version_gap_bound(options, stage);
         rules.delay_bound = gradient_delay_bound(options, stage);
         rules.schedule = &options;
-        check_row(plan.ranks[rank], rules, problems);
+        check_row(plan, rules, problems);
       }
     }
     // The first cell of a row first, whatever its stage.
@@ -120,22 +120,21 @@ CheckReport check(const Plan& plan, const ScheduleOptions& options, const CheckR
     for (RowProblem& problem : problems) report.problems.push_back(std::move(problem.text));
   }
   for (const Pipeline& pipeline : pipelines) {
-    std::vector<const ActionList*> rows;
-    for (const int rank : pipeline.ranks) rows.push_back(&plan.ranks[static_cast<std::size_t>(rank)]);
-    check_execution(rows, pipeline.ranks, pipeline.row_of_stage, report.problems);
+    check_execution(plan, pipeline.ranks, pipeline.row_of_stage, report.problems);
   }
   return report;
 }
 
 CheckReport check(const Log& log, const ScheduleOptions& options, const CheckRange& range) {
-  CheckReport report = check(log.plan(), options, range);
+  const Plan plan = log.plan();
+  CheckReport report = check(plan, options, range);
   for (std::size_t rank = 0; rank < log.ranks.size(); ++rank) {
     std::map<int, std::int64_t> updates;  // by stage
     double last_end = 0;
     for (std::size_t cell = 0; cell < log.ranks[rank].size(); ++cell) {
       const LoggedAction& entry = log.ranks[rank][cell];
       const auto problem = [&](const std::string& reason) {
-        report.problems.push_back(problem_text(static_cast<int>(rank), cell, entry.action, reason));
+        report.problems.push_back(problem_text(plan, rank, cell, reason));
       };
       std::int64_t& done = updates[entry.action.stage];
       if (const std::int64_t version = range.first_update + done; entry.version != version) {

@@ -23,7 +23,7 @@ struct CheckRange {
   std::vector<std::int64_t> activation_slots = {};  // by stage; empty: those of the schedule
 };
 
-// Ranks, cells and microbatches are counted from 0. Cells are counted without blank ones.
+// Ranks and microbatches are counted from 0, cells from 1 (place_text in plan/plan.hpp).
 struct CheckReport {
   std::vector<std::string> problems;  // each names rank, cell, text of the cell, in this order; empty: the plan is legal
   std::vector<ListMeasures> ranks;    // measured for each rank, legal or not

@@ -104,15 +104,17 @@ void check_edge(const Edge& ends, Kind send, Kind receive, std::vector<std::stri
 
 }  // namespace
 
-void check_execution(const std::vector<const ActionList*>& rows, const std::vector<int>& ranks,
-                     const std::vector<int>& row_of_stage, std::vector<std::string>& problems) {
+void check_execution(const Plan& plan, const std::vector<int>& ranks, const std::vector<int>& row_of_stage,
+                     std::vector<std::string>& problems) {
+  std::vector<const ActionList*> rows;
+  for (const int rank : ranks) rows.push_back(&plan.ranks[static_cast<std::size_t>(rank)]);
   Execution execution(rows, row_of_stage.size());
   execution.run();
   for (std::size_t row = 0; row < rows.size(); ++row) {
     const std::size_t next = execution.next(row);
     if (next == rows[row]->size()) continue;
-    problems.push_back(
-        problem_text(ranks[row], next, (*rows[row])[next], "can never start: what it waits for comes later or not at all"));
+    problems.push_back(problem_text(plan, static_cast<std::size_t>(ranks[row]), next,
+                                    "can never start: what it waits for comes later or not at all"));
   }
   for (std::size_t stage = 0; stage + 1 < row_of_stage.size(); ++stage) {
     const auto a = static_cast<std::size_t>(row_of_stage[stage]), b = static_cast<std::size_t>(row_of_stage[stage + 1]);

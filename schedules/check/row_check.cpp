@@ -12,8 +12,9 @@ std::string text_of(std::int64_t number) { return std::to_string(number); }
 
 class RowCheck {
  public:
-  RowCheck(const ActionList& actions, const RowRules& rules, std::vector<RowProblem>& problems)
-      : actions_(actions),
+  RowCheck(const Plan& plan, const RowRules& rules, std::vector<RowProblem>& problems)
+      : plan_(plan),
+        actions_(plan.ranks[static_cast<std::size_t>(rules.rank)]),
         rules_(rules),
         problems_(problems),
         forwards_(rules.first_microbatch),
@@ -139,15 +140,16 @@ class RowCheck {
 
   void at_end(const char* what, std::int64_t done, std::int64_t expected) {
     if (done == expected) return;
-    problems_.push_back({actions_.size(), "rank " + text_of(rules_.rank) + " (stage " + text_of(rules_.stage) +
+    problems_.push_back({actions_.size(), place_text(plan_, row()) + " (stage " + text_of(rules_.stage) +
                                               "), end of its list: " + what + " reach " + text_of(done) + ", expected " +
                                               text_of(expected)});
   }
 
-  void problem(const std::string& reason) {
-    problems_.push_back({cell_, problem_text(rules_.rank, cell_, actions_[cell_], reason)});
-  }
+  void problem(const std::string& reason) { problems_.push_back({cell_, problem_text(plan_, row(), cell_, reason)}); }
 
+  std::size_t row() const { return static_cast<std::size_t>(rules_.rank); }
+
+  const Plan& plan_;
   const ActionList& actions_;
   const RowRules& rules_;
   std::vector<RowProblem>& problems_;
@@ -158,12 +160,8 @@ class RowCheck {
 
 }  // namespace
 
-std::string problem_text(int rank, std::size_t cell, const Action& action, const std::string& reason) {
-  return "rank " + std::to_string(rank) + ", cell " + std::to_string(cell) + " (" + to_text(action) + "): " + reason;
-}
-
-void check_row(const ActionList& actions, const RowRules& rules, std::vector<RowProblem>& problems) {
-  RowCheck(actions, rules, problems).run();
+void check_row(const Plan& plan, const RowRules& rules, std::vector<RowProblem>& problems) {
+  RowCheck(plan, rules, problems).run();
 }
 
 }  // namespace minipipe::schedules

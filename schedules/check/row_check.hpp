@@ -24,20 +24,17 @@ struct RowRules {
   const ScheduleOptions* schedule = nullptr;  // for the versions that passes use; not null
 };
 
-// "rank 2, cell 7 (2B3): reason"
-std::string problem_text(int rank, std::size_t cell, const Action& action, const std::string& reason);
-
 struct RowProblem {
-  std::size_t cell = 0;  // one behind the last: something is missing at the end
+  std::size_t cell = 0;  // an index; one behind the last: something is missing at the end
   std::string text;
 };
 
-// Appends the problems that the cells of one stage show on their own.
-void check_row(const ActionList& actions, const RowRules& rules, std::vector<RowProblem>& problems);
+// Appends the problems that the cells of one stage in row `rules.rank` of the plan show on their own.
+void check_row(const Plan& plan, const RowRules& rules, std::vector<RowProblem>& problems);
 
-// Appends a problem if the lists of one pipeline (rows, of the ranks `ranks`) cannot be executed, or if sends and receives
-// disagree. `row_of_stage`: an index of `rows` for each stage.
-void check_execution(const std::vector<const ActionList*>& rows, const std::vector<int>& ranks,
-                     const std::vector<int>& row_of_stage, std::vector<std::string>& problems);
+// Appends a problem if the lists of one pipeline (the ranks `ranks` of the plan) cannot be executed, or if sends and receives
+// disagree. `row_of_stage`: an index of `ranks` for each stage.
+void check_execution(const Plan& plan, const std::vector<int>& ranks, const std::vector<int>& row_of_stage,
+                     std::vector<std::string>& problems);
 
 }  // namespace minipipe::schedules

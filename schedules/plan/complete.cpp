@@ -13,23 +13,34 @@ Plan complete_plan(Plan plan, const ScheduleOptions& options) {
   for (const ActionList& list : plan.ranks) {
     if (std::any_of(list.begin(), list.end(), [](const Action& action) { return action.kind == Kind::update; })) return plan;
   }
-  for (ActionList& list : plan.ranks) {
+  plan.sources.resize(plan.ranks.size());
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    ActionList& list = plan.ranks[rank];
+    std::vector<int>& cells = plan.sources[rank].cells;
+    const bool known = cells.size() == list.size();
     std::map<int, std::int64_t> backwards;  // by stage
     ActionList completed;
-    for (const Action& action : list) {
+    std::vector<int> completed_cells;
+    const auto add = [&](const Action& action, std::size_t cell) {
       completed.push_back(action);
+      if (known) completed_cells.push_back(cells[cell]);
+    };
+    for (std::size_t cell = 0; cell < list.size(); ++cell) {
+      const Action& action = list[cell];
+      add(action, cell);
       if (action.kind != Kind::backward && action.kind != Kind::backward_weight) continue;
       const std::int64_t done = ++backwards[action.stage];
-      if (done % options.window == 0) completed.push_back({Kind::update, action.stage, done / options.window - 1});
+      if (done % options.window == 0) add({Kind::update, action.stage, done / options.window - 1}, cell);
     }
     list = std::move(completed);
+    cells = std::move(completed_cells);
   }
   return plan;
 }
 
 void validate_plan(const Plan& plan, const ScheduleOptions& options, const std::string& name) {
   const auto fail = [&](const std::string& problem) {
-    throw InputError(name + ": " + problem + " (row r is rank r; rows and cells are counted from 0, without blank cells)");
+    throw InputError(name + ": " + problem + " (rows are lines of the file, rows and cells count from 1, ranks from 0)");
   };
   Placement placement;
   try {

@@ -43,18 +43,22 @@ bool read_cell(std::string_view text, ActionList& list) {
 Plan read_csv(std::istream& stream, const std::string& name) {
   Plan plan;
   std::string line;
-  for (int row = 1; std::getline(stream, line); ++row) {
+  for (int line_number = 1; std::getline(stream, line); ++line_number) {
     std::string_view rest = line;
     if (trim(rest).empty() || trim(rest).starts_with('#')) continue;
     ActionList& list = plan.ranks.emplace_back();
+    RowSource& source = plan.sources.emplace_back();
+    source.line = line_number;
     for (int cell = 1;; ++cell) {
       const auto comma = rest.find(',');
       const std::string_view text = trim(rest.substr(0, comma));
       if (!text.empty() && !read_cell(text, list)) {
-        throw InputError(name + ": row " + std::to_string(row) + ", cell " + std::to_string(cell) + ": '" + std::string(text) +
+        throw InputError(name + ": " + place_text(plan, plan.ranks.size() - 1) + ", cell " + std::to_string(cell) + ": '" +
+                         std::string(text) +
                          "' is not an action; write stage, kind and microbatch, as in 2F0 (kinds: F B I W U D SEND_F RECV_F "
                          "SEND_B RECV_B)");
       }
+      source.cells.resize(list.size(), cell);
       if (comma == std::string_view::npos) break;
       rest.remove_prefix(comma + 1);
     }

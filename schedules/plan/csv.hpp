@@ -12,7 +12,8 @@ namespace minipipe::schedules {
 // with # are skipped; a rank without actions is a row with a lone comma. Read, too: torch's cells UNSHARD, RESHARD and
 // REDUCE_GRAD, which have no effect, and (3F1;0B2)OVERLAP_F_B, which stands for 3F1 and then 0B2.
 
-// `name` is the file's name for error messages. Throws InputError naming file, row, cell and its text.
+// `name` is the file's name for error messages. Throws InputError naming file, row, rank, cell and its text (place_text).
+// The plan knows where its actions stand (Plan::sources).
 Plan read_csv(std::istream& stream, const std::string& name);
 
 void write_csv(std::ostream& stream, const Plan& plan);

@@ -1,7 +1,6 @@
 #include <set>
 #include <tuple>
 
-#include "schedules/check/row_check.hpp"
 #include "schedules/plan/communication.hpp"
 
 namespace minipipe::schedules {
@@ -117,7 +116,7 @@ std::vector<std::string> find_deadlocks(const Plan& plan, const Placement& place
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const std::size_t next = blocking.next(rank);
     if (next == plan.ranks[rank].size()) continue;
-    problems.push_back(problem_text(static_cast<int>(rank), next, plan.ranks[rank][next],
+    problems.push_back(problem_text(plan, rank, next,
                                     std::string("can never be left when sends ") +
                                         (sends == Sends::buffered ? "are buffered" : "wait for their receives")));
   }

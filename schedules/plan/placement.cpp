@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "schedules/check/row_check.hpp"
 #include "schedules/error.hpp"
 #include "schedules/generate/generate.hpp"
 
@@ -86,16 +85,17 @@ Placement placement_of(const Plan& plan, int ranks) {
   }
   Placement result{ranks, {}};
   for (int rank = 0; rank < ranks; ++rank) {
-    const ActionList& list = plan.ranks[static_cast<std::size_t>(rank)];
-    if (list.empty()) throw InputError("rank " + std::to_string(rank) + " of the plan has an empty row; each needs a stage");
+    const auto row = static_cast<std::size_t>(rank);
+    const ActionList& list = plan.ranks[row];
+    if (list.empty()) throw InputError(place_text(plan, row) + ": an empty row; each rank needs a stage");
     for (std::size_t cell = 0; cell < list.size(); ++cell) {
       constexpr int kMost = 1 << 20;
-      if (list[cell].stage >= kMost) throw InputError(problem_text(rank, cell, list[cell], "there is no such stage"));
+      if (list[cell].stage >= kMost) throw InputError(problem_text(plan, row, cell, "there is no such stage"));
       const auto stage = static_cast<std::size_t>(list[cell].stage);
       if (stage >= result.rank_of_stage.size()) result.rank_of_stage.resize(stage + 1, -1);
       int& holder = result.rank_of_stage[stage];
       if (holder >= 0 && holder != rank) {
-        throw InputError(problem_text(rank, cell, list[cell], "the stage is on rank " + std::to_string(holder) + " already"));
+        throw InputError(problem_text(plan, row, cell, "the stage is on rank " + std::to_string(holder) + " already"));
       }
       holder = rank;
     }

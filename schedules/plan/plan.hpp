@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "schedules/plan/action.hpp"
@@ -20,9 +22,26 @@ struct LoggedAction {
 using ActionList = std::vector<Action>;
 using ActionLog = std::vector<LoggedAction>;
 
+// Where the actions of a row stand in the text they were read from. Lines and cells are counted from 1, blank ones, comments
+// and cells without effect included.
+struct RowSource {
+  int line = 0;
+  std::vector<int> cells = {};  // of each action; empty: not known
+};
+
 struct Plan {
   std::vector<ActionList> ranks;
+  std::vector<RowSource> sources = {};  // by rank; empty: the plan was not read from a text
 };
+
+// The place of a cell in messages for people. In a plan read from a text "row 4, rank 2, cell 7", the row being the line; else
+// "rank 2, cell 7". Rows and cells are counted from 1, ranks, as everywhere, from 0. `cell` is an index of the rank's list; the
+// place of the whole row if there is no such cell.
+std::string place_text(const Plan& plan, std::size_t rank);
+std::string place_text(const Plan& plan, std::size_t rank, std::size_t cell);
+
+// The place of a cell, its text and what is wrong with it: "rank 2, cell 7 (2B3): reason".
+std::string problem_text(const Plan& plan, std::size_t rank, std::size_t cell, const std::string& reason);
 
 struct Log {
   std::vector<ActionLog> ranks;

@@ -105,8 +105,8 @@ class ListPolicy final : public Policy {
 
   void require(const Action& action, bool condition, const std::string& reason) const {
     if (condition) return;
-    throw RunError("action list: cell " + std::to_string(cursor_->position()) + " (" + to_text(action) +
-                   ", counted without sends and drains): " + reason + "; run the checker on the plan or log");
+    throw RunError("action list: cell " + std::to_string(cursor_->position() + 1) + " (" + to_text(action) +
+                   ", counted from 1 without sends and drains): " + reason + "; run the checker on the plan or log");
   }
 
   std::shared_ptr<Cursor> cursor_;

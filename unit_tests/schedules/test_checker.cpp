@@ -59,20 +59,20 @@ TEST(Checker, MissingBackward) {
 TEST(Checker, DoubledForward) {
   Plan plan = legal_plan("gpipe");
   insert(plan.ranks[2], 1, "2F0");
-  EXPECT_THAT(problems(plan, "gpipe"), Contains(HasSubstr("rank 2, cell 1 (2F0): came already")));
+  EXPECT_THAT(problems(plan, "gpipe"), Contains(HasSubstr("rank 2, cell 2 (2F0): came already")));
 }
 
 TEST(Checker, BackwardBeforeForward) {
   Plan plan = legal_plan("1f1b");
   std::swap(plan.ranks[2][0], plan.ranks[2][1]);
   const auto found = problems(plan, "1f1b");
-  EXPECT_THAT(found, Contains(HasSubstr("rank 2, cell 0 (2B0): its forward has not come before")));
+  EXPECT_THAT(found, Contains(HasSubstr("rank 2, cell 1 (2B0): its forward has not come before")));
 }
 
 TEST(Checker, DescendingOrder) {
   Plan plan = legal_plan("gpipe");
   std::swap(plan.ranks[0][1], plan.ranks[0][2]);
-  EXPECT_THAT(problems(plan, "gpipe"), Contains(HasSubstr("rank 0, cell 1 (0F2): is too early")));
+  EXPECT_THAT(problems(plan, "gpipe"), Contains(HasSubstr("rank 0, cell 2 (0F2): is too early")));
 }
 
 TEST(Checker, UpdateInTheWrongPlace) {
@@ -94,7 +94,7 @@ TEST(Checker, UpdateInTheWrongPlace) {
 
 TEST(Checker, TooManyInFlight) {
   EXPECT_THAT(problems(legal_plan("gpipe"), "1f1b"),
-              Contains(HasSubstr("rank 0, cell 3 (0F3): 4 microbatches in flight, at most 3")));
+              Contains(HasSubstr("rank 0, cell 4 (0F3): 4 microbatches in flight, at most 3")));
 }
 
 TEST(Checker, VersionGap) {
@@ -111,8 +111,8 @@ TEST(Checker, DeadlockAcrossRanks) {
   plan.ranks = {{cell("0F0"), cell("0B0"), cell("0F1"), cell("0B1"), cell("0U0")},
                 {cell("1F0"), cell("1F1"), cell("1B0"), cell("1B1"), cell("1U0")}};
   const auto found = check(plan, two, {0, 2, 0, {}}).problems;
-  EXPECT_THAT(found, testing::ElementsAre(HasSubstr("rank 0, cell 1 (0B0): can never start"),
-                                          HasSubstr("rank 1, cell 1 (1F1): can never start")));
+  EXPECT_THAT(found, testing::ElementsAre(HasSubstr("rank 0, cell 2 (0B0): can never start"),
+                                          HasSubstr("rank 1, cell 2 (1F1): can never start")));
 }
 
 TEST(Checker, MessagesMustMatchOnEachEdge) {
@@ -138,10 +138,10 @@ TEST(Checker, MessagesMustMatchOnEachEdge) {
 TEST(Checker, WrongStageDrainAndSplitOrder) {
   Plan plan = legal_plan("1f1b");
   insert(plan.ranks[0], 2, "0D2");
-  EXPECT_THAT(problems(plan, "1f1b"), Contains(HasSubstr("rank 0, cell 2 (0D2): microbatches are in flight")));
+  EXPECT_THAT(problems(plan, "1f1b"), Contains(HasSubstr("rank 0, cell 3 (0D2): microbatches are in flight")));
   plan = legal_plan("1f1b");
   plan.ranks[0][0].stage = 1;
-  EXPECT_THAT(problems(plan, "1f1b"), Contains(HasSubstr("rank 0, cell 0 (1F0): this rank runs stage 0")));
+  EXPECT_THAT(problems(plan, "1f1b"), Contains(HasSubstr("rank 0, cell 1 (1F0): this rank runs stage 0")));
   plan = legal_plan("1f1b");
   ActionList& list = plan.ranks[2];
   list[position(list, "2B0")].kind = Kind::backward_weight;

@@ -57,7 +57,7 @@ TEST(Csv, ErrorNamesFileRowAndCell) {
     FAIL() << "accepted";
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("broken.csv"));
-    EXPECT_THAT(error.what(), HasSubstr("row 2, cell 2"));
+    EXPECT_THAT(error.what(), HasSubstr("row 2, rank 1, cell 2: "));
     EXPECT_THAT(error.what(), HasSubstr("'1Q0'"));
   }
   std::istringstream empty("\n \n");

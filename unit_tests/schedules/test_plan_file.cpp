@@ -125,12 +125,12 @@ TEST(PlanFile, MistakesAreNamedWithFileRowAndCell) {
   EXPECT_THAT(error([](Plan& plan) {
                 plan.ranks[0].insert(plan.ranks[0].begin() + 1, {Kind::forward, 0, 0});
               }),
-              HasSubstr("rank 0, cell 1 (0F0): came already"));
-  EXPECT_THAT(error([](Plan& plan) { plan.ranks[0][0].microbatch = 9; }), HasSubstr("rank 0, cell 0 (0F9)"));
+              HasSubstr("rank 0, cell 2 (0F0): came already"));
+  EXPECT_THAT(error([](Plan& plan) { plan.ranks[0][0].microbatch = 9; }), HasSubstr("row 1, rank 0, cell 1 (0F9)"));
   EXPECT_THAT(error([](Plan& plan) { plan.ranks[0][0].stage = 3; }), HasSubstr("(3F0): the stage is on rank 0 already"));
   EXPECT_THAT(error([](Plan& plan) { plan.ranks[0][0].stage = 6; }), HasSubstr("stage 4 of the plan is on no rank"));
   EXPECT_THAT(error([](Plan& plan) { plan.ranks[0][0].stage = 4; }), HasSubstr("stages 0 to 4, but the run has 4"));
-  EXPECT_THAT(error([](Plan& plan) { plan.ranks.emplace_back(); }), HasSubstr("rank 2 of the plan has an empty row"));
+  EXPECT_THAT(error([](Plan& plan) { plan.ranks.emplace_back(); }), HasSubstr("row 3, rank 2: an empty row"));
   EXPECT_THAT(error([](Plan& plan) {
                 // Every row alone is sound: rank 0 wants the gradient of stage 1 before it runs the forward of stage 2.
                 ActionList& list = plan.ranks[0];
@@ -145,6 +145,42 @@ TEST(PlanFile, MistakesAreNamedWithFileRowAndCell) {
   longer.plan_file = "/nonexistent/plan.csv";
   EXPECT_THROW(plan_of_one_update(longer), InputError);
   EXPECT_THROW(placement_for(write_plan(text_of(interleaved())), 3), InputError);  // another number of ranks
+}
+
+TEST(PlanFile, PlacesAreThoseOfTheFile) {
+  const auto error = [](const std::string& first) -> std::string {
+    ScheduleOptions schedule = write_plan("# an order\n\n" + first + "\n\n1F0,1B0,1F1,1B1\n");
+    schedule.stages = schedule.window = 2;
+    try {
+      plan_of_one_update(schedule);
+    } catch (const InputError& problem) {
+      return problem.what();
+    }
+    return "accepted";
+  };
+  // Comments, blank lines, blank cells and cells without effect count, as in an editor; pairs are one cell.
+  EXPECT_EQ(error("0UNSHARD,0F0,,0F1,0B0,0B1"), "accepted");
+  EXPECT_THAT(error("0UNSHARD,0F0,,0F1,0B0,0F0,0B1"), HasSubstr("row 3, rank 0, cell 6 (0F0): came already"));
+  EXPECT_THAT(error("0F0,(0F1;0B0)OVERLAP_F_B,0B0,0B1"), HasSubstr("row 3, rank 0, cell 3 (0B0): came already"));
+  EXPECT_THAT(error("0F0,0F1,0B0,0B1,,1F0"), HasSubstr("row 5, rank 1, cell 1 (1F0): the stage is on rank 0 already"));
+  EXPECT_THAT(error("0F0,,0Q1"), HasSubstr("row 3, rank 0, cell 3: '0Q1'"));
+  EXPECT_THAT(error(",,"), HasSubstr("row 3, rank 0: an empty row"));
+  EXPECT_THAT(error("0F0,0B0,,0F1"), HasSubstr("row 3, rank 0 (stage 0), end of its list"));
+  // Updates are added behind the last backward: what follows keeps its place.
+  EXPECT_THAT(error("0F0,0F1,0B0,0B1,0B2"), HasSubstr("row 3, rank 0, cell 5 (0B2)"));
+}
+
+TEST(Plan, PlacesWithoutAFileOrAfterAChange) {
+  std::istringstream text("0F0,,0B0\n");
+  Plan plan = read_csv(text, "a.csv");
+  EXPECT_EQ(place_text(plan, 0, 1), "row 1, rank 0, cell 3");
+  EXPECT_EQ(problem_text(plan, 0, 1, "why"), "row 1, rank 0, cell 3 (0B0): why");
+  plan.ranks[0].pop_back();
+  plan.ranks[0].insert(plan.ranks[0].begin(), 2, {Kind::forward, 0, 7});
+  EXPECT_EQ(place_text(plan, 0, 1), "row 1, rank 0, cell 2");  // its own count
+  EXPECT_EQ(place_text(plan, 0, 3), "row 1, rank 0");          // behind the last
+  plan.sources.clear();
+  EXPECT_EQ(place_text(plan, 0, 1), "rank 0, cell 2");
 }
 
 TEST(PlanFile, CommunicationThatBlocksIsRefused) {

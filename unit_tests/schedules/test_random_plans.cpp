@@ -49,7 +49,7 @@ TEST(RandomPlans, NeverBlockInTheExecutorAndTrainAlike) {
 }
 
 std::string place(std::size_t rank, std::size_t cell) {
-  return "rank " + std::to_string(rank) + ", cell " + std::to_string(cell) + " (";
+  return "rank " + std::to_string(rank) + ", cell " + std::to_string(cell + 1) + " (";
 }
 
 TEST(RandomPlans, MistakesAreNamedAtTheirFirstCell) {
