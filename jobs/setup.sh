@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what minipipe needs on Debian and, once the program is built, prepares the sample text. Safe to run again: what is
 # there is kept.
-#   jobs/setup.sh [--cuda] [--no-data]
+#   jobs/setup.sh [--cuda] [--slurm] [--no-data]
+# --slurm adds a Slurm to test the batch scripts with; where it cannot be had, setting up goes on and that test is skipped.
 # Environment: MINIPIPE_CACHE (where dependencies built from source go), MINIPIPE_JOBS (parallel compile jobs),
 # MINIPIPE_CUDA_ARCH (default sm_80),
 # Kokkos_ROOT (an installed Kokkos and Kokkos Kernels to use instead of building them).
@@ -10,13 +11,15 @@ set -euo pipefail
 . "$root/jobs/lib/kokkos.sh"
 
 cuda=no
+slurm=no
 data=yes
 for argument in "$@"; do
   case $argument in
     --cuda) cuda=yes ;;
+    --slurm) slurm=yes ;;
     --no-data) data=no ;;
     -h | --help) sed -n '2,8p' "$0"; exit 0 ;;
-    *) die "unknown argument '$argument'; known: --cuda, --no-data" ;;
+    *) die "unknown argument '$argument'; known: --cuda, --slurm, --no-data" ;;
   esac
 done
 
@@ -25,23 +28,43 @@ packages=(build-essential cmake ninja-build ccache pkg-config git dpkg-dev clang
   libtomlplusplus-dev libcli11-dev nlohmann-json3-dev librandom123-dev libsentencepiece-dev
   libgtest-dev libgmock-dev python3 python3-numpy python3-h5py python3-matplotlib dict-gcide)
 
-missing=()
-for package in "${packages[@]}"; do
-  [ "$(dpkg-query -W -f '${Status}' "$package" 2> /dev/null)" = "install ok installed" ] || missing+=("$package")
-done
-if [ ${#missing[@]} -gt 0 ]; then
+missing_of() { # PACKAGE... ; prints those that are not installed
+  local package
+  for package in "$@"; do
+    [ "$(dpkg-query -W -f '${Status}' "$package" 2> /dev/null)" = "install ok installed" ] || printf '%s\n' "$package"
+  done
+}
+# --no-install-recommends: documentation and graphical front ends are not needed on a compute node.
+install_packages() { # PACKAGE...
+  DEBIAN_FRONTEND=noninteractive "${elevate[@]}" apt-get -qq -y -o Acquire::Retries=3 --no-install-recommends install "$@" > /dev/null
+}
+
+mapfile -t missing < <(missing_of "${packages[@]}")
+extra=()
+[ "$slurm" = no ] || mapfile -t extra < <(missing_of slurmctld slurmd slurm-client munge)
+if [ ${#missing[@]} -gt 0 ] || [ ${#extra[@]} -gt 0 ]; then
   if [ "$(id -u)" = 0 ]; then
     elevate=()
   elif command -v sudo > /dev/null && sudo -n true 2> /dev/null; then
     elevate=(sudo)
+  elif [ ${#missing[@]} -eq 0 ]; then
+    say "no Slurm: this user may not install ${extra[*]}"
+    extra=()
   else
     die "these packages are missing and this user may not install them; ask an administrator for:
   apt-get install ${missing[*]}"
   fi
+fi
+if [ ${#missing[@]} -gt 0 ] || [ ${#extra[@]} -gt 0 ]; then
+  "${elevate[@]}" apt-get -qq update || [ ${#missing[@]} -eq 0 ]
+fi
+if [ ${#missing[@]} -gt 0 ]; then
   say "installing ${#missing[@]} packages: ${missing[*]}"
-  "${elevate[@]}" apt-get -qq update
-  # --no-install-recommends: documentation and graphical front ends are not needed on a compute node.
-  DEBIAN_FRONTEND=noninteractive "${elevate[@]}" apt-get -qq -y -o Acquire::Retries=3 --no-install-recommends install "${missing[@]}" > /dev/null
+  install_packages "${missing[@]}"
+fi
+if [ ${#extra[@]} -gt 0 ]; then
+  say "installing Slurm: ${extra[*]}"
+  install_packages "${extra[@]}" || say "no Slurm: the packages cannot be installed"
 fi
 
 mkdir -p "$cache"

@@ -5,7 +5,7 @@
 #     bit, as a job that was never stopped (srun and mpirun);
 #   - a sweep as an array fills its table, and a failing case is reported as failed and leaves the others alone;
 #   - wrong settings are named with the remedy.
-#   jobs/test-slurm.sh        (two to four minutes; exit status 77: skipped, with the reason)
+#   jobs/test-slurm.sh        (one to three minutes; exit status 77: skipped, with the reason)
 # Environment: MINIPIPE (the program).
 set -uo pipefail
 . "$(dirname "$0")/lib/common.sh"
@@ -14,10 +14,9 @@ set -uo pipefail
 skip() { printf 'skipped: %s\n' "$*"; exit 77; }
 
 [ "$(id -u)" = 0 ] || skip "the daemons are started as root; run the test in a container"
-if ! command -v slurmctld > /dev/null || ! command -v slurmd > /dev/null || ! command -v munged > /dev/null || ! command -v sbatch > /dev/null; then
-  DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Acquire::Retries=3 --no-install-recommends install slurm-wlm munge > /dev/null 2>&1 ||
-    skip "Slurm cannot be installed here (apt-get install slurm-wlm munge)"
-fi
+for program in slurmctld slurmd munged sbatch; do
+  command -v $program > /dev/null || skip "no $program: Slurm is not installed (jobs/setup.sh --slurm, where Debian's packages can be had)"
+done
 [ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe > /dev/null; } || die "no program"
 
 work=$(mktemp -d /tmp/minipipe-slurm-XXXXXX)
