@@ -36,7 +36,8 @@ void add_tune(CLI::App& app, Command& command) {
   TuneCommand& tune = command.tune;
   CLI::App* sub = add_deck_command(app, "tune", "search partition, placement and order together; writes a plan that train runs",
                                    command, false);
-  sub->add_option("--profile", tune.profile, "costs of layers (JSON), instead of those of the deck");
+  sub->add_option("--profile", tune.profile,
+                  "costs of layers: a file of minipipe profile (.h5) or JSON, instead of those of the deck");
   sub->add_option("--devices", tune.devices, "number of devices");
   sub->add_option("--microbatches", tune.microbatches, "microbatches per update");
   sub->add_option("--time", tune.time, "seconds to search (10 if no --iterations are given)");

@@ -10,7 +10,7 @@ namespace minipipe::app {
 
 // Options of tune, and of simulate --profile.
 struct TuneCommand {
-  std::string profile;            // JSON costs of layers; empty: the deck's
+  std::string profile;            // costs of layers, HDF5 or JSON; empty: the deck's
   std::string schedule = "plan";  // or "paci"
   int devices = 0;                // 0: as the deck or the profile says
   int microbatches = 0;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -10,7 +11,11 @@
 #include "app/session.hpp"
 #include "core/comm/agreement.hpp"
 #include "core/comm/stop_signal.hpp"
+#include "core/deck/parse.hpp"
 #include "core/deck/rules.hpp"
+#include "core/profile/machine.hpp"
+#include "core/profile/profile_file.hpp"
+#include "core/profile/tuner_costs.hpp"
 #include "core/train/options.hpp"
 #include "core/tune/deck_profile.hpp"
 #include "core/tune/plan_header.hpp"
@@ -33,6 +38,7 @@ struct Subject {
   core::Deck deck;
   bool has_deck = false;
   CostProfile milliseconds;
+  double update_ms = 0;  // an optimizer step of a stage; 0: not known
   std::string machine;
   int devices = 0;
   int microbatches = 0;
@@ -43,6 +49,47 @@ std::int64_t whole(double ticks) { return static_cast<std::int64_t>(ticks); }
 std::vector<std::int64_t> whole(const std::vector<double>& ticks) { return {ticks.begin(), ticks.end()}; }
 
 std::string with(const std::string& option, int value) { return option + " " + std::to_string(value); }
+
+bool is_measured(const std::string& profile) { return profile.ends_with(".h5") || profile.ends_with(".hdf5"); }
+
+core::ProfileFile read_costs(const std::string& profile) {
+  if (is_measured(profile)) {
+    throw InputError("profile " + profile +
+                     ": times of this model's layers, to be used with a deck: minipipe simulate DECK "
+                     "--profile " +
+                     profile);
+  }
+  if (!profile.ends_with(".json")) {
+    throw InputError("profile " + profile + ": is in no known form; give a .json file, or a .h5 file of minipipe profile");
+  }
+  return core::read_json_profile(profile);
+}
+
+// Fills in what a file of minipipe profile says. Without a deck the model is the one that was measured, on as many devices.
+void load_measured(const TuneCommand& tune, Subject& subject) {
+  const core::Profile profile = core::read_profile(std::filesystem::path(tune.profile));
+  if (subject.has_deck) {
+    if (subject.deck.emulate.enabled) {
+      throw InputError("--profile " + tune.profile +
+                       ": emulate.enabled = true: the deck gives the costs itself; leave one of the two out");
+    }
+    core::check_model(tune.profile, profile, subject.deck);
+  } else {
+    subject.deck = core::read_deck(profile.deck, tune.profile);
+    subject.devices = static_cast<int>(profile.ranks.size());
+    subject.microbatches = static_cast<int>(subject.deck.train.microbatches);
+  }
+  const std::string difference = core::machine_difference(tune.profile, profile, core::this_machine());
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (!difference.empty() && rank == 0) std::cerr << "warning: " << difference << std::endl;
+  const auto layers = static_cast<int>(subject.deck.model.layers);
+  // Plans split the backward, PACI does not.
+  subject.milliseconds = core::tuner_costs(profile, layers, tune.schedule != "paci");
+  subject.milliseconds.name = subject.deck.run.name;
+  subject.machine = core::tuner_machine(profile);
+  subject.update_ms = core::tuner_update(profile, layers, std::max(1, tune.devices > 0 ? tune.devices : subject.devices));
+}
 
 Subject load(const TuneCommand& tune, const Command& command) {
   Subject subject;
@@ -60,8 +107,10 @@ Subject load(const TuneCommand& tune, const Command& command) {
     if (tune.profile.empty()) subject.milliseconds = core::deck_profile(subject.deck, stages);
     if (subject.deck.emulate.enabled) subject.machine = "";
   }
-  if (!tune.profile.empty()) {
-    const core::ProfileFile file = core::read_profile(tune.profile);
+  if (is_measured(tune.profile)) {
+    load_measured(tune, subject);
+  } else if (!tune.profile.empty()) {
+    const core::ProfileFile file = read_costs(tune.profile);
     subject.milliseconds = file.profile;
     subject.machine = file.machine;
     if (!subject.has_deck) {
@@ -92,6 +141,7 @@ int tune_paci(const Subject& subject, const TuneCommand& tune) {
   schedules::AsynchronousRequest request;
   request.profile = subject.milliseconds;
   request.devices = subject.devices;
+  request.update = subject.update_ms;
   request.most_gap = tune.gap;
   if (subject.has_deck) request.options = core::schedule_options(subject.deck, subject.devices);
   const auto result = schedules::tune_asynchronous(request);
@@ -224,7 +274,7 @@ int simulate_profile(const Command& command) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   core::ProfileFile file;
   core::agree(MPI_COMM_WORLD, [&] {
-    file = core::read_profile(command.tune.profile);
+    file = read_costs(command.tune.profile);
     if (file.cases.empty()) {
       throw InputError("profile " + command.tune.profile + ": has no cases to simulate; minipipe tune --profile makes plans");
     }

@@ -3,6 +3,7 @@
 
 usage: table.py schedules OUT                                  (made by jobs/compare-schedules.sh)
        table.py optimizers OUT --seeds S --updates EQUAL LONGER    (made by jobs/compare-optimizers.sh)
+       table.py profile OUT                                    (made by jobs/validate-profile.sh)
 """
 import argparse
 import json
@@ -195,14 +196,36 @@ def optimizers(out, arguments):
     (out / "table.json").write_text(json.dumps({"updates": [equal, longer], "rows": rows}, indent=1) + "\n")
 
 
+def profile(out, _):
+    rows = []
+    print(f"\n{'schedule':9} {'step, predicted':>16} {'measured':>12} {'error':>9} {'bubble, predicted':>18} {'measured':>9} "
+          f"{'peak bytes of each rank, predicted':>36} {'measured':>9}")
+    for schedule in ("1f1b", "paci", "gpipe"):
+        summary = json.loads((out / schedule / "summary.json").read_text())
+        predicted = json.loads((out / schedule / "simulated.txt").read_text().splitlines()[-1])
+        tokens = round(predicted["tokens_per_s"] * predicted["step_time_s"])  # of an update
+        measured = tokens / summary["schedule_tokens_per_s"]
+        row = {"schedule": schedule, "predicted_step_time_s": predicted["step_time_s"], "measured_step_time_s": measured,
+               "error": predicted["step_time_s"] / measured - 1, "predicted_bubble_share": predicted["bubble_share"],
+               "measured_bubble_share": summary["schedule_bubble_share"], "predicted_peak_bytes": predicted["peak_bytes"],
+               "measured_peak_bytes": summary["peak_bytes"]}
+        rows.append(row)
+        same = "the same" if row["predicted_peak_bytes"] == row["measured_peak_bytes"] else str(row["measured_peak_bytes"])
+        print(f"{schedule:9} {1e3 * row['predicted_step_time_s']:13.3f} ms {1e3 * measured:9.3f} ms {100 * row['error']:+7.1f} % "
+              f"{row['predicted_bubble_share']:18.4f} {row['measured_bubble_share']:9.4f} "
+              f"{str(row['predicted_peak_bytes']):>36} {same:>9}")
+    print("\nsteady state under the schedule's own rule, without the first updates. other work on the machine makes the errors larger.")
+    (out / "table.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=("schedules", "optimizers"))
+    parser.add_argument("study", choices=("schedules", "optimizers", "profile"))
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--updates", type=int, nargs=2, default=(250, 688))
     arguments = parser.parse_args()
-    {"schedules": schedules, "optimizers": optimizers}[arguments.study](arguments.out, arguments)
+    {"schedules": schedules, "optimizers": optimizers, "profile": profile}[arguments.study](arguments.out, arguments)
 
 
 if __name__ == "__main__":

@@ -19,13 +19,14 @@ std::string list(const std::vector<T>& values) {
 }  // namespace
 
 schedules::CostProfile deck_profile(const Deck& deck, int stages) {
+  if (!deck.emulate.enabled) {
+    throw InputError(
+        "tune: the deck does not say what its layers cost; measure them with mpirun -n N minipipe profile DECK --out FILE.h5\n"
+        "and give --profile FILE.h5, or give costs of your own with --profile FILE.json, or set emulate.enabled = true");
+  }
   schedules::CostProfile profile;
   profile.name = deck.run.name;
   profile.pattern = std::string(static_cast<std::size_t>(deck.model.layers), 'T');
-  if (!deck.emulate.enabled) {
-    profile.layers.assign(static_cast<std::size_t>(deck.model.layers), {1, 1, 1});
-    return profile;
-  }
   std::vector<int> partition = deck.schedule.partition;
   if (partition.empty()) partition = schedules::uniform_partition(deck.model.layers, stages);
   for (std::size_t s = 0; s < partition.size(); ++s) {

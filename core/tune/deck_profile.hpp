@@ -8,9 +8,9 @@
 
 namespace minipipe::core {
 
-// Costs of the deck's layers when no profile is given. With [emulate], a stage of `stages` takes its time times its factor,
-// shared evenly by its layers, a backward half input and half weight gradient, and a link the largest latency. Without, all
-// layers are alike: forward 1 ms, input gradient 1 ms, weight gradient 1 ms.
+// Costs of the deck's layers when no profile is given, from [emulate]: a stage of `stages` takes its time times its factor,
+// shared evenly by its layers, a backward half input and half weight gradient, and a link the largest latency. InputError, with
+// what to give instead, if the deck does not emulate.
 schedules::CostProfile deck_profile(const Deck& deck, int stages);
 
 // The values of deck keys under which `minipipe train DECK` runs the plan: "block.key=value".

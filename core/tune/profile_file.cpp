@@ -223,8 +223,7 @@ ProfileFile parse_profile(const std::string& text, const std::string& file) {
   return result;
 }
 
-ProfileFile read_profile(const std::string& file) {
-  if (!file.ends_with(".json")) throw InputError("profile " + file + ": is in no known form; give a .json file");
+ProfileFile read_json_profile(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   std::ostringstream text;
   if (!stream || !(text << stream.rdbuf())) throw InputError("profile " + file + ": cannot be read");

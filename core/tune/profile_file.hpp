@@ -35,7 +35,7 @@ struct ProfileFile {
 // another kind or unknown; for a layer without costs, its position.
 ProfileFile parse_profile(const std::string& text, const std::string& file);
 
-// Reads a profile in any of the forms known, by the file's ending: .json.
-ProfileFile read_profile(const std::string& file);
+// parse_profile of a file. InputError if it cannot be read.
+ProfileFile read_json_profile(const std::string& file);
 
 }  // namespace minipipe::core

@@ -118,7 +118,7 @@ def test_bad_plans():
     support.train(2, "good", {"run.steps": 2, "train.microbatches": 2, **plan})
     last = GOOD[1]
     refused(["0F0,0F1,0B0", last], "bad.csv: ", "rank 0", "end of its list", "backward", "reach 1, expected 2")
-    refused([GOOD[0], "1F0,1B0,1F1,1B1,1B1"], "bad.csv: ", "rank 1, cell 6 (1B1)", "came already")
+    refused([GOOD[0], "1F0,1B0,1F1,1B1,1B1"], "bad.csv: ", "row 2, rank 1, cell 5 (1B1)", "came already")
     refused(["0F0,0F0,0F1,0B0,0B1", last], "bad.csv: ", "rank 0, cell 2 (0F0)")
     refused(["0F0,0F1,0F2,0B0,0B1", last], "bad.csv: ", "rank 0, cell 3 (0F2)", "at most 2")
     refused(["0F0,0Q1,0B0,0B1", last], "bad.csv: ", "row", "cell", "'0Q1' is not an action")

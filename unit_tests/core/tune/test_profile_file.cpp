@@ -67,8 +67,7 @@ TEST(ProfileFile, BadValuesAreNamedByPath) {
   expect_refused(changed("[[0], [1]]", "[[0], [0]]"), "cases[0].placement[1] names stage 0 a second time");
   expect_refused(changed("[[0], [1]]", "[[0], []]"), "cases[0].placement leaves out stage 1");
   expect_refused(changed("\"1f1b\"", "\"magic\""), "cases[0].schedule is \"magic\"");
-  EXPECT_THROW(read_profile("none.json"), InputError);
-  EXPECT_THROW(read_profile("profile.txt"), InputError);
+  EXPECT_THROW(read_json_profile("none.json"), InputError);
 }
 
 TEST(PlanHeader, RoundTripAndTheCellsAreStillRead) {
@@ -127,6 +126,17 @@ TEST(PlanHeader, APlanForSomethingElseIsRefused) {
   header.machine = "another-machine";
   write();
   EXPECT_THROW(check_plan_header(deck, 2), InputError);
+}
+
+TEST(DeckProfile, WithoutEmulationADeckSaysNothingOfCosts) {
+  try {
+    deck_profile(Deck(), 2);
+    ADD_FAILURE() << "accepted";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--profile"));
+    EXPECT_THAT(error.what(), HasSubstr("minipipe profile DECK"));
+    EXPECT_THAT(error.what(), HasSubstr("emulate.enabled"));
+  }
 }
 
 TEST(DeckProfile, EmulatedStagesShareTheirTimeAmongTheirLayers) {

@@ -1,0 +1,69 @@
+"""jobs/validate-profile.sh measures a profile and sets predictions beside runs; tune reads the same profile."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import support
+
+PROFILE = "validation/profile.h5"  # of the small deck on two ranks, made by the first test
+
+
+def last_line(result):
+    return json.loads(result.output.strip().splitlines()[-1])
+
+
+def test_tune_reads_a_measured_profile():
+    search = ("--iterations", 50, "--stages", 4)
+    tuned = support.run(1, "tune", "deck.toml", "--profile", PROFILE, "--devices", 2, *search, "--out", "plan.csv")
+    line = last_line(tuned)
+    assert sum(line["partition"]) == support.BASE_DECK["model.layers"], line
+    assert 0 < line["lower_bound_ticks"] <= line["makespan_ticks"], line
+    plan = {"schedule.name": "plan", "schedule.plan": "plan.csv", "schedule.partition": line["partition"]}
+    plan["parallel.stages"] = len(line["partition"])
+    support.train(2, "tuned", {**plan, "run.steps": 3, "output.evaluation_interval": 0})
+    support.train(1, "reference", {"run.steps": 3, "output.evaluation_interval": 0})
+    support.assert_same_trace("reference", "tuned", ("step", "loss", "grad_norm"))
+    # The profile alone says what was measured: the model, two devices, the deck's microbatches.
+    alone = last_line(support.run(1, "tune", "--profile", PROFILE, *search))
+    assert alone["partition"] == line["partition"] and alone["makespan_ticks"] == line["makespan_ticks"], (alone, line)
+    paci = last_line(support.run(1, "tune", "deck.toml", "--profile", PROFILE, "--schedule", "paci", "--devices", 2))
+    assert paci["schedule"] == "paci" and sum(paci["partition"]) == 4, paci
+
+
+def test_tune_says_what_it_needs():
+    refused = support.run(1, "tune", "deck.toml", "--devices", 2, status=2)
+    support.assert_contains(refused.output, "--profile FILE.h5", "minipipe profile DECK", "emulate.enabled = true")
+    other = support.run(1, "tune", "deck.toml", "model.width=64", "--profile", PROFILE, "--devices", 2, status=2)
+    support.assert_contains(other.output, "profile.h5", "model.width: 32 in the profile, 64 in the deck")
+    unknown = support.run(1, "tune", "deck.toml", "--profile", "profile.txt", status=2)
+    support.assert_contains(unknown.output, "profile.txt", ".json", ".h5")
+    cases = support.run(1, "simulate", "--profile", PROFILE, status=2)
+    support.assert_contains(cases.output, "profile.h5", "minipipe simulate DECK --profile")
+
+
+def test_validation_sets_predictions_beside_runs():
+    out = Path("validation").resolve()
+    deck = Path("deck.toml").resolve()
+    data = [f"data.{name}={Path('data/sample', name + '.h5').resolve()}" for name in ("train", "validation")]
+    script = [support.SOURCE / "jobs/validate-profile.sh", "--deck", deck, "--steps", "50", "--out", out, *data]
+    done = subprocess.run(script, text=True, timeout=300, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout
+    rows = json.loads((out / "table.json").read_text())["rows"]
+    assert [row["schedule"] for row in rows] == ["1f1b", "paci", "gpipe"], rows
+    for row in rows:
+        predicted = json.loads((out / row["schedule"] / "simulated.txt").read_text().splitlines()[-1])
+        assert row["predicted_peak_bytes"] == row["measured_peak_bytes"] == predicted["peak_bytes"], row
+        assert row["predicted_step_time_s"] == predicted["step_time_s"] > 0 and row["measured_step_time_s"] > 0, row
+        assert row["error"] == row["predicted_step_time_s"] / row["measured_step_time_s"] - 1, row
+        assert 0 < row["predicted_bubble_share"] < 1, row
+        summary = support.summary(out / row["schedule"])
+        assert row["measured_bubble_share"] == summary["schedule_bubble_share"], row
+        deck_tokens = 4 * 2 * 32  # microbatches of an update, sequences, tokens
+        assert abs(row["measured_step_time_s"] * summary["schedule_tokens_per_s"] / deck_tokens - 1) < 1e-9, row
+        assert row["schedule"] in done.stdout
+
+
+if __name__ == "__main__":
+    tests = [test_validation_sets_predictions_beside_runs, test_tune_reads_a_measured_profile, test_tune_says_what_it_needs]
+    support.main(tests)
