@@ -15,56 +15,107 @@ namespace {
 
 std::vector<hsize_t> file_shape(const ParameterEntry& entry) { return {entry.shape.begin(), entry.shape.end()}; }
 
-// A part with the ways to and from its place.
-struct Stored {
-  std::function<std::vector<float>()> get;
-  std::function<void(const std::vector<float>&)> set;
-};
+TensorField file_field(StoredField field) {
+  switch (field) {
+    case StoredField::value:
+      return TensorField::value;
+    case StoredField::first_moment:
+      return TensorField::m;
+    case StoredField::second_moment:
+      return TensorField::v;
+  }
+  throw RunError("no such field of a parameter");
+}
 
-// What the local stages keep, tensor by tensor.
-struct StoredParts {
-  std::vector<TensorPart> parts;
-  std::vector<Stored> places;
+TensorPart file_part(const StoredPart& part) {
+  const auto extent = [](int number) { return static_cast<hsize_t>(number); };
+  return {part.name,
+          file_field(part.field),
+          {part.full_shape.begin(), part.full_shape.end()},
+          {extent(part.row), extent(part.column), extent(part.rows), extent(part.columns)}};
+}
 
-  explicit StoredParts(Pipeline& pipeline) {
-    for (LocalStage& stage : pipeline.stages()) {
-      if (!stage.model) continue;
-      ParameterStore& store = stage.model->parameters();
-      WeightVersions& versions = stage.model->versions();
-      for (std::size_t e = 0; e < store.entries().size(); ++e) {
-        const auto add = [&](TensorField field, Stored place) {
-          parts.push_back(whole_tensor(store.entries()[e].name, field, file_shape(store.entries()[e])));
-          places.push_back(std::move(place));
-        };
-        add(TensorField::value,
-            {[&store, e] { return store.parameter(e); }, [&store, e](const auto& values) { store.set_parameter(e, values); }});
-        add(TensorField::m, {[&store, e] { return store.first_moment(e); },
-                             [&store, e](const auto& values) { store.set_first_moment(e, values); }});
-        if (store.has_second_moment(e))
-          add(TensorField::v, {[&store, e] { return store.second_moment(e); },
-                               [&store, e](const auto& values) { store.set_second_moment(e, values); }});
-        if (versions.has_shadow())
-          add(TensorField::shadow, {[&versions, e] { return versions.shadow(e); },
-                                    [&versions, e](const auto& values) { versions.set_shadow(e, values); }});
-        if (versions.has_velocity())
-          add(TensorField::velocity, {[&versions, e] { return versions.velocity(e); },
-                                      [&versions, e](const auto& values) { versions.set_velocity(e, values); }});
+// Parts of the file, each with the ways to and from its place in the local stages.
+class LocalParts {
+ public:
+  // To write: what no other rank writes. To read: what the stages must be given.
+  enum class Which { to_write, to_read };
+
+  LocalParts(const std::vector<StageWeights>& stages, Which which) {
+    for (const StageWeights& stage : stages) {
+      const ParameterStore& store = *stage.parameters;
+      for (const StoredPart& part : which == Which::to_write ? store.owned_parts() : store.all_parts()) {
+        add(file_part(part), {[part](float* to) { read_piece(part.array, part.piece, to); },
+                              [part](const float* from) { write_piece(part.array, part.piece, from); }});
+      }
+      // Weight versions go with replicas that have everything, all of them the same.
+      const bool mine = which == Which::to_read || store.layout().options.replica == 0;
+      if (stage.versions != nullptr && mine) add_versions(store, *stage.versions);
+      if (which == Which::to_write) name_tensors(store);
+    }
+  }
+
+  const std::vector<TensorPart>& parts() const { return parts_; }
+  void get(std::size_t part, float* to) const { places_[part].get(to); }
+  void set(std::size_t part, const float* from) const { places_[part].set(from); }
+
+ private:
+  struct Place {
+    std::function<void(float*)> get;
+    std::function<void(const float*)> set;
+  };
+
+  void add(TensorPart part, Place place) {
+    parts_.push_back(std::move(part));
+    places_.push_back(std::move(place));
+  }
+
+  void add_versions(const ParameterStore& store, WeightVersions& versions) {
+    for (std::size_t e = 0; e < store.entries().size(); ++e) {
+      const ParameterEntry& entry = store.entries()[e];
+      if (versions.has_shadow()) {
+        add(whole_tensor(entry.name, TensorField::shadow, file_shape(entry)),
+            {[&versions, e](float* to) { std::ranges::copy(versions.shadow(e), to); },
+             [&versions, e, size = entry.size](const float* from) {
+               versions.set_shadow(e, {from, from + size});
+             }});
+      }
+      if (versions.has_velocity()) {
+        add(whole_tensor(entry.name, TensorField::velocity, file_shape(entry)),
+            {[&versions, e](float* to) { std::ranges::copy(versions.velocity(e), to); },
+             [&versions, e, size = entry.size](const float* from) {
+               versions.set_velocity(e, {from, from + size});
+             }});
       }
     }
   }
+
+  // Every replica names the tensors of its stages, so that a part that no replica owns is an error, not a gap in the file.
+  void name_tensors(const ParameterStore& store) {
+    for (const ParameterEntry& entry : store.layout().full) {
+      for (const TensorField field : {TensorField::value, TensorField::m}) add({entry.name, field, file_shape(entry), {}}, {});
+    }
+  }
+
+  std::vector<TensorPart> parts_;
+  std::vector<Place> places_;
 };
 
 }  // namespace
 
-void save_checkpoint(MPI_Comm comm, const std::filesystem::path& file, Pipeline& pipeline, const CheckpointState& state) {
-  const StoredParts stored(pipeline);
+std::vector<StageWeights> stage_weights(Pipeline& pipeline) {
+  std::vector<StageWeights> result;
+  for (LocalStage& stage : pipeline.stages()) {
+    if (stage.model) result.push_back({&stage.model->parameters(), &stage.model->versions()});
+  }
+  return result;
+}
+
+void save_checkpoint(MPI_Comm comm, const std::filesystem::path& file, const std::vector<StageWeights>& stages,
+                     const CheckpointState& state) {
+  const LocalParts local(stages, LocalParts::Which::to_write);
   write_checkpoint(
-      comm, file, stored.parts,
-      [&stored](std::size_t part, float* to) {
-        const std::vector<float> values = stored.places[part].get();
-        std::copy(values.begin(), values.end(), to);
-      },
-      state);
+      comm, file, local.parts(), [&local](std::size_t part, float* to) { local.get(part, to); }, state);
 }
 
 std::optional<std::filesystem::path> find_checkpoint(const std::string& wanted, const std::string& option,
@@ -91,14 +142,12 @@ CheckpointState open_checkpoint(const std::filesystem::path& file, const Deck& d
   return state;
 }
 
-void load_checkpoint(const std::filesystem::path& file, Pipeline& pipeline) {
+void load_checkpoint(const std::filesystem::path& file, const std::vector<StageWeights>& stages) {
   const std::int64_t updates = read_checkpoint_state(file).step;
-  const StoredParts stored(pipeline);
-  read_parts(file, stored.parts, [&stored](std::size_t part, const float* values) {
-    stored.places[part].set({values, values + stored.parts[part].rectangle.floats()});
-  });
-  for (LocalStage& stage : pipeline.stages()) {
-    if (stage.model) stage.model->versions().start_at(updates);
+  const LocalParts local(stages, LocalParts::Which::to_read);
+  read_parts(file, local.parts(), [&local](std::size_t part, const float* from) { local.set(part, from); });
+  for (const StageWeights& stage : stages) {
+    if (stage.versions != nullptr) stage.versions->start_at(updates);
   }
 }
 
