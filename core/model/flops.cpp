@@ -1,5 +1,7 @@
 #include "core/model/flops.hpp"
 
+#include "core/model/block_share.hpp"
+
 namespace minipipe::core {
 
 double block_flops_per_token(const ModelConfig& model, int sequence) {
@@ -16,6 +18,31 @@ double flops_per_microbatch(const ModelConfig& model, const TrainShape& shape, c
 
 double flops_per_microbatch(const ModelConfig& model, const TrainShape& shape) {
   return flops_per_microbatch(model, shape, {true, 0, model.layers, true});
+}
+
+double active_flops_per_microbatch(const ModelConfig& model, const TrainShape& shape, const StageLayers& layers,
+                                   const ReplicaOptions& replication) {
+  if (holds_everything(model, layers, replication)) return flops_per_microbatch(model, shape, layers);
+  const ModelConfig computed = computed_model(model, layers, replication);
+  const double rows = shape.rows(), width = model.width, hidden = hidden_width(computed);
+  const double scores = 2 * width * shape.sequence;
+  const double mlp = 2 * width * (architecture(model).gated_mlp ? 3 : 2) * hidden;
+  const double projections = block_flops_per_token(computed, shape.sequence) - scores - mlp;
+  StageLayers without_blocks = layers;
+  without_blocks.blocks = 0;
+  double flops = flops_per_microbatch(model, shape, without_blocks);
+  for (const BlockShare& share : block_shares(model, layers, replication)) {
+    // Forward and input gradient, then the weight gradient. The products of attention have two input gradients instead.
+    if (share.attention) flops += rows * ((share.attention_trained ? 3 : 2) * projections + 3 * scores);
+    if (!share.mlp) continue;
+    double trained = share.mlp_trained ? 1 : 0;
+    if (!share.trained_features.empty()) {
+      trained = 0;
+      for (const FeatureRun& run : share.trained_features) trained += run.count / hidden;
+    }
+    flops += rows * (2 + trained) * mlp;
+  }
+  return flops;
 }
 
 GemmShape largest_hidden_gemm(const ModelConfig& model, const TrainShape& shape) {

@@ -19,12 +19,24 @@ Place head_gradient(BlockLayout& layout, const ModelConfig& model, const TrainSh
 }
 
 template <class T>
-void head_forward(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
-                  const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, Vector<T> losses) {
-  const Matrix<T> logits = memory.matrix(at.logits, context.model.vocab);
+void head_norm(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
+               const BlockMemory<T>& memory) {
   norm_forward<T>(context, weights.norm, at.norm, memory, memory.matrix(at.input, context.model.width));
+}
+
+template <class T>
+void head_losses(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
+                 const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, Vector<T> losses) {
+  const Matrix<T> logits = memory.matrix(at.logits, context.model.vocab);
   gemm<T>(context.space, false, true, T(1), memory.matrix(at.norm.out, context.model.width), weights.weight, T(0), logits);
   cross_entropy_loss<T>(context.space, losses, logits, targets);
+}
+
+template <class T>
+void head_forward(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
+                  const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, Vector<T> losses) {
+  head_norm<T>(context, weights, at, memory);
+  head_losses<T>(context, weights, at, memory, targets, losses);
 }
 
 template <class T>
@@ -50,6 +62,9 @@ void head_backward_weight(const LayerContext& context, const HeadTensors<T>& gra
 }
 
 #define MINIPIPE_INSTANTIATE(T)                                                                                            \
+  template void head_norm<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, const BlockMemory<T>&);   \
+  template void head_losses<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, const BlockMemory<T>&,  \
+                               ConstVector<std::int32_t>, Vector<T>);                                                      \
   template void head_forward<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, const BlockMemory<T>&, \
                                 ConstVector<std::int32_t>, Vector<T>);                                                     \
   template void head_backward_input<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, Place,          \

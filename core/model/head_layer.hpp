@@ -16,7 +16,7 @@ struct HeadTensors {
 
 // What the forward leaves for the backward, all of it in the slot. V + 2C + 2 floats per row, and padding (RMSNorm: one less).
 struct HeadActivations {
-  Place input;      // [R, C]: written by whoever comes before
+  Place input;      // [R, C]: written by whoever comes before; first of all
   NormPlaces norm;  // its output [R, C]
   Place logits;     // [R, V]; the backward overwrites them by their gradient
 };
@@ -25,7 +25,14 @@ HeadActivations head_activations(BlockLayout& layout, const ModelConfig& model, 
 // Between the halves of the backward: the gradient of the norm's output [R, C].
 Place head_gradient(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape);
 
-// losses [R]: of each token, in nats.
+// The halves of the forward: the final norm; the rest of it. losses [R]: of each token, in nats.
+template <class T>
+void head_norm(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
+               const BlockMemory<T>& memory);
+template <class T>
+void head_losses(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
+                 const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, Vector<T> losses);
+
 template <class T>
 void head_forward(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
                   const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, Vector<T> losses);

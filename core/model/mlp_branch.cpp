@@ -1,5 +1,6 @@
 #include "core/model/mlp_branch.hpp"
 
+#include "core/kernels/columns.hpp"
 #include "core/kernels/gelu.hpp"
 #include "core/kernels/swiglu.hpp"
 #include "core/linalg/gemm.hpp"
@@ -9,6 +10,26 @@ namespace minipipe::core {
 namespace {
 
 int up_maps(const Architecture& kind) { return kind.gated_mlp ? most_up_maps : 1; }
+
+int features_of(const std::vector<FeatureRun>& runs) {
+  int sum = 0;
+  for (const FeatureRun& run : runs) sum += run.count;
+  return sum;
+}
+
+// The trained columns of values [R, F]: the matrix itself, or the packed copy.
+template <class T>
+Matrix<T> trained_columns(const ExecutionSpace& space, const MlpGradients& work, const BlockMemory<T>& memory,
+                          const Matrix<T>& values) {
+  if (work.trained.empty()) return values;
+  const Matrix<T> packed = memory.matrix(work.packed, features_of(work.trained));
+  int column = 0;
+  for (const FeatureRun& run : work.trained) {
+    copy_columns<T>(space, packed, column, values, run.begin, run.count);
+    column += run.count;
+  }
+  return packed;
+}
 
 }  // namespace
 
@@ -21,20 +42,22 @@ MlpTensors<T> mlp_tensors(TensorCursor<T>& next) {
   return tensors;
 }
 
-MlpActivations mlp_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, Recompute recompute) {
+MlpActivations mlp_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, Recompute recompute,
+                               bool first) {
   const std::size_t rows = shape.rows(), hidden = rows * hidden_width(model);
   const bool again = recompute == Recompute::block;
   const Lifetime until_weights = again ? Lifetime::pending : Lifetime::kept;
   const Lifetime until_inputs = again ? Lifetime::passing : Lifetime::kept;
   MlpActivations at;
-  at.input = layout.take(until_weights, rows * model.width);
+  at.input = layout.take(first ? Lifetime::kept : until_weights, rows * model.width);
   at.norm = norm_places(layout, until_weights, model, shape);
   for (int map = 0; map < up_maps(architecture(model)); ++map) at.up[map] = layout.take(until_inputs, hidden);
   at.hidden = layout.take(until_weights, hidden);
   return at;
 }
 
-MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape) {
+MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
+                           const std::vector<FeatureRun>& trained) {
   const std::size_t rows = shape.rows();
   MlpGradients at;
   at.norm = layout.take(Lifetime::pending, rows * model.width);
@@ -42,6 +65,8 @@ MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const 
     at.up[map] = layout.take(Lifetime::pending, rows * hidden_width(model));
   }
   at.down = layout.take(Lifetime::pending, rows * model.width);
+  at.trained = trained;
+  if (!trained.empty()) at.packed = layout.take(Lifetime::passing, rows * static_cast<std::size_t>(features_of(trained)));
   return at;
 }
 
@@ -103,10 +128,11 @@ void mlp_branch_backward_weight(const LayerContext& context, const MlpTensors<T>
                                 const MlpGradients& work, const BlockMemory<T>& memory) {
   const int width = context.model.width, hidden = hidden_width(context.model);
   linear_backward_weight<T>(context.space, gradients.down.weight, gradients.down.bias, memory.matrix(work.down, width),
-                            memory.matrix(at.hidden, hidden));
+                            trained_columns<T>(context.space, work, memory, memory.matrix(at.hidden, hidden)));
   for (int map = 0; map < up_maps(architecture(context.model)); ++map) {
     linear_backward_weight<T>(context.space, gradients.up[map].weight, gradients.up[map].bias,
-                              memory.matrix(work.up[map], hidden), memory.matrix(at.norm.out, width));
+                              trained_columns<T>(context.space, work, memory, memory.matrix(work.up[map], hidden)),
+                              memory.matrix(at.norm.out, width));
   }
   norm_backward_weight<T>(context, gradients.norm, at.norm, memory, memory.matrix(at.input, width),
                           memory.matrix(work.norm, width));

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "core/model/block_memory.hpp"
+#include "core/model/block_share.hpp"
 #include "core/model/layer_context.hpp"
 #include "core/model/linear.hpp"
 #include "core/model/norm.hpp"
@@ -32,15 +33,21 @@ struct MlpActivations {
   UpMaps<Place> up;  // [R, F]
   Place hidden;      // [R, F]: the activation's output
 };
-MlpActivations mlp_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, Recompute recompute);
+// `first`: no attention branch comes before, so that the input is the block's.
+MlpActivations mlp_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, Recompute recompute,
+                               bool first = false);
 
 // The output gradient of each layer that has parameters: what the weight half needs beside the activations.
 struct MlpGradients {
   Place norm;        // [R, C]
   UpMaps<Place> up;  // [R, F]
   Place down;        // [R, C]
+  // Only these hidden features are trained (empty: all): the gradients' tensors are [f, C], [f] and [C, f].
+  std::vector<FeatureRun> trained = {};
+  Place packed;  // [R, f]: their columns side by side
 };
-MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape);
+MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
+                           const std::vector<FeatureRun>& trained = {});
 
 // From the input to the activation's output: all that the backward needs.
 template <class T>

@@ -14,8 +14,9 @@ constexpr std::size_t losses_kept = 64;
 
 }  // namespace
 
-StageLayout::StageLayout(const KokkosStageOptions& options) {
-  const ModelConfig& model = options.model;
+StageLayout::StageLayout(const KokkosStageOptions& options)
+    : shares(block_shares(options.model, options.layers, options.replication)),
+      model(computed_model(options.model, options.layers, options.replication)) {
   const TrainShape& shape = options.shape;
   const StageLayers& layers = options.layers;
   const std::size_t rows = shape.rows();
@@ -35,8 +36,8 @@ StageLayout::StageLayout(const KokkosStageOptions& options) {
     layout.scratch = {};
   };
   for (int b = 0; b < layers.blocks; ++b) {
-    blocks.push_back(block_activations(layout, model, shape, options.recompute));
-    block_gradients.push_back(core::block_gradients(layout, model, shape));
+    blocks.push_back(block_activations(layout, model, shape, options.recompute, shares[b]));
+    block_gradients.push_back(core::block_gradients(layout, model, shape, shares[b]));
     next_layer();
   }
   if (layers.head) {
@@ -46,6 +47,7 @@ StageLayout::StageLayout(const KokkosStageOptions& options) {
   next_layer();
   slot_floats = layout.slot.end();
   if (options.split_backward) workspaces = options.activation_slots;
+  if (options.replication.sdp()) plan_evaluation(options);
   if (layers.blocks > 0 && architecture(model).rotary) {
     rotary = static_cast<std::size_t>(shape.sequence) * head_size(model);
   }
@@ -62,6 +64,19 @@ StageLayout::StageLayout(const KokkosStageOptions& options) {
   sum_workspace = static_cast<std::size_t>(core::sum_workspace(static_cast<std::int64_t>(largest)));
 }
 
+void StageLayout::plan_evaluation(const KokkosStageOptions& options) {
+  const TrainShape& shape = options.shape;
+  BlockLayout block, last;
+  if (options.layers.blocks > 0) evaluation_block = block_activations(block, options.model, shape);
+  if (options.layers.head) {
+    // Its input is where the blocks' is: both are first.
+    evaluation_head = head_activations(last, options.model, shape);
+  }
+  evaluation_floats = std::max(block.slot.end(), last.slot.end());
+  const std::size_t slots = static_cast<std::size_t>(options.activation_slots) * slot_floats;
+  evaluation_memory = evaluation_floats > slots ? evaluation_floats : 0;
+}
+
 StageBytes planned_memory(const KokkosStageOptions& options) {
   const StageLayout layout(options);
   const std::vector<ParameterEntry> entries = parameter_list(options.model, options.layers);
@@ -75,7 +90,7 @@ StageBytes planned_memory(const KokkosStageOptions& options) {
   const auto slots = static_cast<std::size_t>(options.activation_slots);
   const std::size_t floats = slots * layout.slot_floats +
                              static_cast<std::size_t>(layout.workspaces) * layout.workspace_floats + layout.scratch_floats +
-                             layout.token_losses;
+                             layout.evaluation_memory + layout.token_losses;
   const std::size_t doubles =
       (layout.loss_capacity > 0 ? layout.loss_capacity + 1 : 0) + layout.squares + layout.sum_workspace + layout.rotary;
   bytes.activations = floats * sizeof(float) + slots * layout.slot_integers * sizeof(std::int32_t) + doubles * sizeof(double);

@@ -30,7 +30,9 @@ void set_global_norm(Pipeline& pipeline, MPI_Comm comm) {
   std::sort(order.begin(), order.end(), [&](int a, int b) { return indices[a] < indices[b]; });
 
   auto squares = std::make_shared<std::vector<double>>(all);
-  stage.model->set_global_squares([=](const std::vector<double>& local) {
+  stage.model->set_global_squares([=](const std::vector<TensorSquares>& tensors) {
+    std::vector<double> local;
+    for (const TensorSquares& tensor : tensors) local.push_back(tensor.sum);
     check(MPI_Allgatherv(local.data(), count, MPI_DOUBLE, squares->data(), counts.data(), offsets.data(), MPI_DOUBLE, comm),
           "sharing gradient norms");
     double sum = 0;

@@ -238,7 +238,7 @@ std::vector<double> Pipeline::evaluate(BatchSource& source, std::int64_t microba
     stage.switchable->train();
     stage.executor->start_at(state.forwards, state.updates);
     stage.executor->take_log();
-    for (const auto& [microbatch, loss] : stage.model->take_evaluation_losses()) losses.push_back(loss);
+    for (const auto& [microbatch, loss, tokens] : stage.model->take_evaluation_losses()) losses.push_back(loss);
   }
   return losses;
 }

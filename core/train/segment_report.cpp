@@ -25,10 +25,9 @@ LocalReport LocalReport::take(Pipeline& pipeline, std::vector<LossRecord> losses
     const auto log = stage.executor->take_log();
     report.actions.insert(report.actions.end(), log.begin(), log.end());
     if (!stage.model) continue;
-    const auto& entries = stage.model->parameters().entries();
     for (const GradientSquares& update : stage.model->take_gradient_squares()) {
-      for (std::size_t e = 0; e < entries.size(); ++e) {
-        report.squares.push_back({update.update, entries[e].global_index, update.squares[e]});
+      for (const TensorSquares& tensor : update.squares) {
+        report.squares.push_back({update.update, tensor.global_index, tensor.sum});
       }
     }
   }

@@ -195,7 +195,7 @@ void Trainer::take_losses() {
   const std::int64_t updates = last.executor->state().updates;
   if (updates == losses_reported_) return;
   if (last.model) {
-    for (const auto& [microbatch, loss] : last.model->take_losses()) {
+    for (const auto& [microbatch, loss, tokens] : last.model->take_losses()) {
       if (!std::isfinite(loss)) {
         throw RunError("the loss of microbatch " + std::to_string(microbatch) + " (update " +
                        std::to_string(microbatch / deck_.train.microbatches + 1) +

@@ -108,7 +108,7 @@ class Pipeline {
   // Mean losses of the last stage since the last call.
   std::vector<double> take_losses() {
     std::vector<double> losses;
-    for (const auto& [microbatch, loss] : stages.back()->take_losses()) losses.push_back(loss);
+    for (const auto& [microbatch, loss, tokens] : stages.back()->take_losses()) losses.push_back(loss);
     return losses;
   }
 
