@@ -12,24 +12,38 @@ class ListBuilder {
 
   // The number of the next tensor in the unsplit model.
   void at(int global_index) { index_ = global_index; }
+  // Of the tensors from here on.
+  void layer(int number, bool mlp = false) {
+    layer_ = number;
+    mlp_ = mlp;
+  }
 
-  void matrix(const std::string& name, int rows, int columns, Start start, int hidden_maps = 0) {
-    add(name + ".weight", {rows, columns}, start, hidden_maps);
+  void matrix(const std::string& name, int rows, int columns, Start start, int hidden_maps = 0,
+              NeuronAxis neurons = NeuronAxis::none) {
+    add(name + ".weight", {rows, columns}, start, hidden_maps, neurons);
   }
   void norm(const std::string& name) {
-    add(name + ".weight", {model_.width}, Start::ones, 0);
-    if (!kind_.rms_norm) add(name + ".bias", {model_.width}, Start::zeros, 0);
+    add(name + ".weight", {model_.width}, Start::ones, 0, NeuronAxis::none);
+    if (!kind_.rms_norm) add(name + ".bias", {model_.width}, Start::zeros, 0, NeuronAxis::none);
   }
-  void linear(const std::string& name, int rows, int columns, Start start, int hidden_maps = 1) {
-    matrix(name, rows, columns, start, hidden_maps);
-    if (kind_.biases) add(name + ".bias", {rows}, Start::zeros, 0);
+  void linear(const std::string& name, int rows, int columns, Start start, int hidden_maps = 1,
+              NeuronAxis neurons = NeuronAxis::none) {
+    matrix(name, rows, columns, start, hidden_maps, neurons);
+    const NeuronAxis of_bias = neurons == NeuronAxis::rows ? NeuronAxis::columns : NeuronAxis::none;
+    if (kind_.biases) add(name + ".bias", {rows}, Start::zeros, 0, of_bias);
   }
 
   std::vector<ParameterEntry> entries;
 
  private:
-  void add(std::string name, std::vector<int> shape, Start start, int hidden_maps) {
+  void add(std::string name, std::vector<int> shape, Start start, int hidden_maps, NeuronAxis neurons) {
+    const MatrixShape extents = matrix_shape(shape);
     ParameterEntry entry;
+    entry.slabs = {{.rows = extents.rows, .columns = extents.columns}};
+    entry.full_shape = shape;
+    entry.layer = layer_;
+    entry.mlp = mlp_;
+    entry.neurons = neurons;
     entry.name = std::move(name);
     entry.size = 1;
     for (const int extent : shape) entry.size *= static_cast<std::size_t>(extent);
@@ -45,7 +59,8 @@ class ListBuilder {
 
   const ModelConfig& model_;
   Architecture kind_;
-  int index_ = 0;
+  int index_ = 0, layer_ = 0;
+  bool mlp_ = false;
   std::size_t end_ = 0;
 };
 
@@ -62,11 +77,12 @@ Names names(const Architecture& kind) {
           "self_attn.o_proj",   "mlp.down_proj", "model.norm"};
 }
 
-void add_block(ListBuilder& list, const ModelConfig& model, int block) {
+void add_block(ListBuilder& list, const ModelConfig& model, int block, int layer) {
   const Architecture kind = architecture(model);
   const Names name = names(kind);
   const std::string prefix = name.blocks + std::to_string(block) + ".";
   const int width = model.width, hidden = hidden_width(model);
+  list.layer(layer);
   list.norm(prefix + name.norm_1);
   if (kind.fused_qkv) {
     list.linear(prefix + "attn.c_attn", 3 * width, width, Start::normal, 3);
@@ -76,19 +92,20 @@ void add_block(ListBuilder& list, const ModelConfig& model, int block) {
     list.linear(prefix + "self_attn.v_proj", kv_width(model), width, Start::normal);
   }
   list.linear(prefix + name.attention_out, width, width, Start::normal_residual);
+  list.layer(layer, true);
   list.norm(prefix + name.norm_2);
   if (kind.gated_mlp) {
-    list.linear(prefix + "mlp.gate_proj", hidden, width, Start::normal);
-    list.linear(prefix + "mlp.up_proj", hidden, width, Start::normal);
+    list.linear(prefix + "mlp.gate_proj", hidden, width, Start::normal, 1, NeuronAxis::rows);
+    list.linear(prefix + "mlp.up_proj", hidden, width, Start::normal, 1, NeuronAxis::rows);
   } else {
-    list.linear(prefix + "mlp.c_fc", hidden, width, Start::normal);
+    list.linear(prefix + "mlp.c_fc", hidden, width, Start::normal, 1, NeuronAxis::rows);
   }
-  list.linear(prefix + name.mlp_out, width, hidden, Start::normal_residual);
+  list.linear(prefix + name.mlp_out, width, hidden, Start::normal_residual, 1, NeuronAxis::columns);
 }
 
 int tensors_of_block(const ModelConfig& model) {
   ListBuilder list(model);
-  add_block(list, model, 0);
+  add_block(list, model, 0, 0);
   return static_cast<int>(list.entries.size());
 }
 
@@ -104,8 +121,9 @@ std::vector<ParameterEntry> parameter_list(const ModelConfig& model, const Stage
   }
   const int first = kind.rotary ? 1 : 2, per_block = tensors_of_block(model);
   list.at(first + per_block * layers.first_block);
-  for (int b = 0; b < layers.blocks; ++b) add_block(list, model, layers.first_block + b);
+  for (int b = 0; b < layers.blocks; ++b) add_block(list, model, layers.first_block + b, StageLayerNumbers::block(b));
   if (layers.head) {
+    list.layer(StageLayerNumbers::head(layers));
     list.at(first + per_block * model.layers);
     list.norm(name.norm);
     if (!model.tied) list.matrix("lm_head", model.vocab, model.width, Start::normal);

@@ -9,6 +9,15 @@
 
 namespace minipipe::core {
 
+// A rectangle of a tensor as a run of a bucket's linear order, row by row. One that is a whole tensor of the unsplit model
+// takes its padding along, which is zero everywhere: so the tensors of a layer are one run.
+struct BucketSlab {
+  int entry = 0;  // its number in ReplicaLayout::full
+  Slab slab;      // as in that entry
+  std::int64_t begin = 0;
+  std::int64_t end = 0;  // padding included
+};
+
 // Parameters that the same replicas hold and that travel together. Its elements have one linear order on all replicas.
 struct Bucket {
   std::vector<int> holders;  // replicas, ascending
@@ -17,6 +26,7 @@ struct Bucket {
   // are complete when they have passed `first_layer`.
   int first_layer = 0;
   int last_layer = 0;
+  std::vector<BucketSlab> slabs;  // in ascending order of tensors; they tile the linear order
 
   // Where its elements lie on this replica; empty if it does not hold the bucket and has no such array.
   Pieces parameters;  // in the parameters' array; sharded: in the layer's gathered buffer (held tensors of that layer)
@@ -31,17 +41,8 @@ struct Bucket {
   std::int64_t shard_end(int holder) const { return shard_begin(holder + 1); }
 };
 
-// A stage's layers, numbered whether or not the stage has an embedding or a head: 0 embedding, 1 + b its block b, 1 + blocks
-// head. A tied head's matrix belongs to layer 0.
-struct StageLayerNumbers {
-  static constexpr int embedding = 0;
-  static int block(int b) { return 1 + b; }
-  static int head(const StageLayers& layers) { return 1 + layers.blocks; }
-  static int count(const StageLayers& layers) { return 2 + layers.blocks; }
-};
-
 // Where the parameters of a stage lie on one replica, and how replicas exchange them. Made from options alone; the buckets'
-// order, holders and sizes are the same on all replicas.
+// order, holders and sizes are the same on all replicas. RunError if the masks do not fit the stage.
 struct ReplicaLayout {
   ReplicaLayout(const ModelConfig& model, const StageLayers& layers, const ReplicaOptions& options);
 
@@ -50,7 +51,8 @@ struct ReplicaLayout {
   // The tensors that this replica's forward uses: with forward masking the held ones only (with neuron groups: narrower ones).
   // Offsets: in the parameters' array; sharded: in the gathered buffer of the entry's layer.
   std::vector<ParameterEntry> forward;
-  // Those it trains: with backward masking the held ones only. Offsets: in the gradients' array; sharded: as `forward`.
+  // Those it trains: with backward masking the held ones only. Offsets: in the gradients' array; sharded: in the gradient
+  // buffer of the entry's layer.
   std::vector<ParameterEntry> trained;
   // The tensors of the whole stage, offsets in a buffer of the entry's layer (evaluation).
   std::vector<ParameterEntry> full;
@@ -59,12 +61,21 @@ struct ReplicaLayout {
   std::int64_t gradient_floats = 0;                // of the gradients' array; sharded and reduced per microbatch: of the shards
   std::int64_t moment_floats = 0;                  // of each moment (AdamW)
   std::vector<std::int64_t> forward_layer_floats;  // by layer: of its gathered buffer
+  std::vector<std::int64_t> trained_layer_floats;  // by layer: of its gradient buffer
   std::vector<std::int64_t> full_layer_floats;     // by layer
+  // By layer: where its gradients start in the gradients' array; sharded and reduced once per window only, else 0.
+  std::vector<std::int64_t> gradient_layer_offsets;
 
   // For gradients, averages, refreshes and zero1's gather. Sharded: those of `layers`, head first.
   std::vector<Bucket> buckets;
   // By layer, for gathers: one bucket per set of holders and no more than a layer each.
   std::vector<std::vector<Bucket>> layers;
+
+  bool zero1() const { return options.mode == ReplicaMode::zero1; }
+  // Gradients are in shards, beside two buffers of a layer.
+  bool sharded_gradients() const { return options.sharded() && options.reduce_per_microbatch; }
+  // The buckets that shards are cut of, in the order of the shards: all of `buckets` (zero1, sharded), else none.
+  std::vector<const Bucket*> sharded_buckets() const;
 };
 
 }  // namespace minipipe::core
