@@ -6,7 +6,7 @@ BlockActivations block_activations(BlockLayout& layout, const ModelConfig& model
                                    const BlockShare& share) {
   BlockActivations at;
   if (share.attention) at.attention = attention_activations(layout, model, shape, recompute);
-  if (share.mlp) at.mlp = mlp_activations(layout, model, shape, recompute, !share.attention);
+  if (share.mlp) at.mlp = mlp_activations(layout, model, shape, recompute, share);
   at.recompute = recompute;
   at.share = share;
   return at;
@@ -16,7 +16,7 @@ BlockGradients block_gradients(BlockLayout& layout, const ModelConfig& model, co
                                const BlockShare& share) {
   BlockGradients at;
   if (share.attention) at.attention = attention_gradients(layout, model, shape);
-  if (share.mlp) at.mlp = mlp_gradients(layout, model, shape, share.trained_features);
+  if (share.mlp) at.mlp = mlp_gradients(layout, model, shape, share);
   return at;
 }
 

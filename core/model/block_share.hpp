@@ -21,21 +21,18 @@ struct BlockShare {
   bool mlp = true;
   bool attention_trained = true;  // the weight half of its backward is
   bool mlp_trained = true;
-  // Of the hidden features that are computed: those that are trained. Empty: all of them.
+  int features = 0;  // hidden features of the MLP that are computed; 0: all
+  // Those of them that are trained; empty: all.
   std::vector<FeatureRun> trained_features = {};
 
   bool any() const { return attention || mlp; }
   friend bool operator==(const BlockShare&, const BlockShare&) = default;
 };
 
-// By block of the stage. Without SDP everything. InputError naming sdp.neuron_groups if the hidden features do not divide into
-// the groups, RunError if the masks do not fit the stage.
+// By block of the stage. Without SDP everything. RunError if the masks do not fit the stage.
 std::vector<BlockShare> block_shares(const ModelConfig& model, const StageLayers& layers, const ReplicaOptions& replication);
 
-// True if each of them computes, or computes and trains, all of its block with all hidden features. Of one replica.
-bool holds_everything(const ModelConfig& model, const StageLayers& layers, const ReplicaOptions& replication);
-
-// The model as this replica computes it: its hidden width is that of the neurons it holds (forward masking of neurons).
-ModelConfig computed_model(const ModelConfig& model, const StageLayers& layers, const ReplicaOptions& replication);
+// True if the replica computes and trains all of every block.
+bool holds_everything(const std::vector<BlockShare>& shares);
 
 }  // namespace minipipe::core

@@ -22,25 +22,26 @@ double flops_per_microbatch(const ModelConfig& model, const TrainShape& shape) {
 
 double active_flops_per_microbatch(const ModelConfig& model, const TrainShape& shape, const StageLayers& layers,
                                    const ReplicaOptions& replication) {
-  if (holds_everything(model, layers, replication)) return flops_per_microbatch(model, shape, layers);
-  const ModelConfig computed = computed_model(model, layers, replication);
-  const double rows = shape.rows(), width = model.width, hidden = hidden_width(computed);
+  const std::vector<BlockShare> shares = block_shares(model, layers, replication);
+  if (holds_everything(shares)) return flops_per_microbatch(model, shape, layers);
+  const double rows = shape.rows(), width = model.width;
   const double scores = 2 * width * shape.sequence;
-  const double mlp = 2 * width * (architecture(model).gated_mlp ? 3 : 2) * hidden;
-  const double projections = block_flops_per_token(computed, shape.sequence) - scores - mlp;
+  const double feature = 2 * width * (architecture(model).gated_mlp ? 3 : 2);  // of the MLP's hidden ones
+  const double projections = block_flops_per_token(model, shape.sequence) - scores - feature * hidden_width(model);
   StageLayers without_blocks = layers;
   without_blocks.blocks = 0;
   double flops = flops_per_microbatch(model, shape, without_blocks);
-  for (const BlockShare& share : block_shares(model, layers, replication)) {
+  for (const BlockShare& share : shares) {
     // Forward and input gradient, then the weight gradient. The products of attention have two input gradients instead.
     if (share.attention) flops += rows * ((share.attention_trained ? 3 : 2) * projections + 3 * scores);
     if (!share.mlp) continue;
-    double trained = share.mlp_trained ? 1 : 0;
+    const int computed = share.features > 0 ? share.features : hidden_width(model);
+    int trained = share.mlp_trained ? computed : 0;
     if (!share.trained_features.empty()) {
       trained = 0;
-      for (const FeatureRun& run : share.trained_features) trained += run.count / hidden;
+      for (const FeatureRun& run : share.trained_features) trained += run.count;
     }
-    flops += rows * (2 + trained) * mlp;
+    flops += rows * (2 * computed + trained) * feature;
   }
   return flops;
 }

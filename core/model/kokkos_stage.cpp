@@ -46,15 +46,24 @@ KokkosStageOptions checked(const KokkosStageOptions& options) {
   return options;
 }
 
+template <class BufferOf>
+std::vector<Vector<float>> by_layer(const StageLayers& layers, const BufferOf& buffer_of) {
+  std::vector<Vector<float>> buffers;
+  for (int layer = 0; layer < StageLayerNumbers::count(layers); ++layer) buffers.push_back(buffer_of(layer));
+  return buffers;
+}
+
 }  // namespace
 
 KokkosStage::Implementation::Implementation(const KokkosStageOptions& given, BatchSource& batches)
     : options(checked(given)),
       source(batches),
       layout(options),
-      store(space, options.model, options.layers, options.seed, options.optimizer),
+      store(space, options.model, options.layers, options.seed, options.optimizer,
+            ReplicaLayout(options.model, options.layers, options.replication)),
       versions(space, options, store),
-      gradients(store.gradients(), store.entries(), options.model, options.layers),
+      gradients(by_layer(options.layers, [&](int layer) { return store.layer_gradients(layer); }), store.trained(),
+                options.model, options.layers, trained_branches(layout.shares)),
       muon_memory(store.optimizer().matrices),
       activations("minipipe::model::activations", options.activation_slots, layout.slot_floats),
       integers("minipipe::model::tokens", options.activation_slots, layout.slot_integers),
@@ -65,12 +74,15 @@ KokkosStage::Implementation::Implementation(const KokkosStageOptions& given, Bat
       rotary("minipipe::model::rotary", layout.rotary),
       token_losses("minipipe::model::token_losses", layout.token_losses),
       losses(layout.loss_capacity),
+      square_parts(store.owned_squares()),
       sum_workspace("minipipe::model::sum_workspace", layout.sum_workspace),
       squares("minipipe::model::gradient_squares", layout.squares),
       host_squares(Kokkos::create_mirror_view(squares)),
-      context{.space = space, .model = layout.model, .shape = options.shape, .seed = options.seed} {
+      context{.space = space, .model = options.model, .shape = options.shape, .seed = options.seed} {
   for (int b = 0; b < versions.buffers(); ++b) {
-    weights.emplace_back(versions.buffer(b), store.entries(), options.model, options.layers);
+    const auto buffer_of = [&](int layer) { return b == 0 ? store.layer_weights(layer) : versions.buffer(b); };
+    weights.emplace_back(by_layer(options.layers, buffer_of), store.entries(), options.model, options.layers,
+                         computed_branches(layout.shares));
   }
   if (layout.rotary > 0) {
     const auto table = slice_matrix<double>(rotary, 0, options.shape.sequence, head_size(options.model));
@@ -192,9 +204,10 @@ double KokkosStage::learning_rate_at(std::int64_t update) const {
 StageBytes KokkosStage::bytes() const {
   const Implementation& m = *implementation_;
   StageBytes bytes;
-  bytes.parameters = m.store.parameters().size() * sizeof(float);
-  bytes.gradients = m.store.gradients().size() * sizeof(float);
-  bytes.optimizer = (m.store.first_moment().size() + m.store.second_moment().size()) * sizeof(float) + m.muon_memory.bytes();
+  const ParameterBytes stored = m.store.bytes();
+  bytes.parameters = stored.parameters;
+  bytes.gradients = stored.gradients;
+  bytes.optimizer = stored.optimizer + m.muon_memory.bytes();
   bytes.weight_versions = m.versions.bytes();
   bytes.activations = m.activations.bytes() + m.integers.bytes() + m.workspaces.bytes() +
                       (m.scratch.size() + m.evaluation_memory.size() + m.token_losses.size()) * sizeof(float) +

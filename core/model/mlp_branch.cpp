@@ -11,6 +11,10 @@ namespace {
 
 int up_maps(const Architecture& kind) { return kind.gated_mlp ? most_up_maps : 1; }
 
+int computed_features(const ModelConfig& model, const BlockShare& share) {
+  return share.features > 0 ? share.features : hidden_width(model);
+}
+
 int features_of(const std::vector<FeatureRun>& runs) {
   int sum = 0;
   for (const FeatureRun& run : runs) sum += run.count;
@@ -43,30 +47,30 @@ MlpTensors<T> mlp_tensors(TensorCursor<T>& next) {
 }
 
 MlpActivations mlp_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, Recompute recompute,
-                               bool first) {
-  const std::size_t rows = shape.rows(), hidden = rows * hidden_width(model);
+                               const BlockShare& share) {
+  MlpActivations at;
+  at.features = computed_features(model, share);
+  const std::size_t rows = shape.rows(), hidden = rows * static_cast<std::size_t>(at.features);
   const bool again = recompute == Recompute::block;
   const Lifetime until_weights = again ? Lifetime::pending : Lifetime::kept;
   const Lifetime until_inputs = again ? Lifetime::passing : Lifetime::kept;
-  MlpActivations at;
-  at.input = layout.take(first ? Lifetime::kept : until_weights, rows * model.width);
+  at.input = layout.take(!share.attention ? Lifetime::kept : until_weights, rows * model.width);
   at.norm = norm_places(layout, until_weights, model, shape);
   for (int map = 0; map < up_maps(architecture(model)); ++map) at.up[map] = layout.take(until_inputs, hidden);
   at.hidden = layout.take(until_weights, hidden);
   return at;
 }
 
-MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
-                           const std::vector<FeatureRun>& trained) {
+MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, const BlockShare& share) {
   const std::size_t rows = shape.rows();
   MlpGradients at;
   at.norm = layout.take(Lifetime::pending, rows * model.width);
   for (int map = 0; map < up_maps(architecture(model)); ++map) {
-    at.up[map] = layout.take(Lifetime::pending, rows * hidden_width(model));
+    at.up[map] = layout.take(Lifetime::pending, rows * static_cast<std::size_t>(computed_features(model, share)));
   }
   at.down = layout.take(Lifetime::pending, rows * model.width);
-  at.trained = trained;
-  if (!trained.empty()) at.packed = layout.take(Lifetime::passing, rows * static_cast<std::size_t>(features_of(trained)));
+  at.trained = share.trained_features;
+  if (!at.trained.empty()) at.packed = layout.take(Lifetime::passing, rows * static_cast<std::size_t>(features_of(at.trained)));
   return at;
 }
 
@@ -74,7 +78,7 @@ template <class T>
 void mlp_activate(const LayerContext& context, const MlpTensors<T>& weights, const MlpActivations& at,
                   const BlockMemory<T>& memory) {
   const ExecutionSpace& space = context.space;
-  const int width = context.model.width, hidden = hidden_width(context.model);
+  const int width = context.model.width, hidden = at.features;
   norm_forward<T>(context, weights.norm, at.norm, memory, memory.matrix(at.input, width));
   const Matrix<T> norm = memory.matrix(at.norm.out, width), out = memory.matrix(at.hidden, hidden);
   const auto up = [&](int map) { return memory.matrix(at.up[map], hidden); };
@@ -91,8 +95,7 @@ template <class T>
 void mlp_branch_forward(const LayerContext& context, int block, const MlpTensors<T>& weights, const MlpActivations& at,
                         const BlockMemory<T>& memory, Matrix<T> out) {
   mlp_activate<T>(context, weights, at, memory);
-  linear_forward<T>(context.space, out, memory.matrix(at.hidden, hidden_width(context.model)), weights.down.weight,
-                    weights.down.bias);
+  linear_forward<T>(context.space, out, memory.matrix(at.hidden, at.features), weights.down.weight, weights.down.bias);
   dropout_residual_add<T>(context.space, flatten(out), flatten(memory.matrix(at.input, context.model.width)),
                           context.dropout(mlp_residual_dropout(block)));
 }
@@ -101,7 +104,7 @@ template <class T>
 void mlp_branch_backward_input(const LayerContext& context, int block, const MlpTensors<T>& weights, const MlpActivations& at,
                                const MlpGradients& work, const BlockMemory<T>& memory, Matrix<T> gradient) {
   const ExecutionSpace& space = context.space;
-  const int width = context.model.width, hidden = hidden_width(context.model);
+  const int width = context.model.width, hidden = at.features;
   const Matrix<T> down = memory.matrix(work.down, width);
   const auto up = [&](int map) { return memory.matrix(at.up[map], hidden); };
   const auto up_gradient = [&](int map) { return memory.matrix(work.up[map], hidden); };
@@ -126,7 +129,7 @@ void mlp_branch_backward_input(const LayerContext& context, int block, const Mlp
 template <class T>
 void mlp_branch_backward_weight(const LayerContext& context, const MlpTensors<T>& gradients, const MlpActivations& at,
                                 const MlpGradients& work, const BlockMemory<T>& memory) {
-  const int width = context.model.width, hidden = hidden_width(context.model);
+  const int width = context.model.width, hidden = at.features;
   linear_backward_weight<T>(context.space, gradients.down.weight, gradients.down.bias, memory.matrix(work.down, width),
                             trained_columns<T>(context.space, work, memory, memory.matrix(at.hidden, hidden)));
   for (int map = 0; map < up_maps(architecture(context.model)); ++map) {

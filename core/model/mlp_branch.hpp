@@ -32,10 +32,11 @@ struct MlpActivations {
   NormPlaces norm;   // its output [R, C]
   UpMaps<Place> up;  // [R, F]
   Place hidden;      // [R, F]: the activation's output
+  int features = 0;  // F
 };
-// `first`: no attention branch comes before, so that the input is the block's.
+// `share`: of its block. Where no attention branch comes before, the input is the block's.
 MlpActivations mlp_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, Recompute recompute,
-                               bool first = false);
+                               const BlockShare& share = {});
 
 // The output gradient of each layer that has parameters: what the weight half needs beside the activations.
 struct MlpGradients {
@@ -47,7 +48,7 @@ struct MlpGradients {
   Place packed;  // [R, f]: their columns side by side
 };
 MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
-                           const std::vector<FeatureRun>& trained = {});
+                           const BlockShare& share = {});
 
 // From the input to the activation's output: all that the backward needs.
 template <class T>

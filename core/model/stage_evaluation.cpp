@@ -11,7 +11,7 @@ MicrobatchLoss KokkosStage::Implementation::evaluate(std::int64_t microbatch, Ba
   if (assembles()) {
     run_full_forward(from, input, output);
   } else {
-    if (!holds_everything(options.model, options.layers, options.replication)) {
+    if (!holds_everything(layout.shares)) {
       throw RunError("a replica that holds a part of the model needs an exchange to evaluate the full model");
     }
     run_forward(from, 0, input, output, weights[0]);
@@ -34,8 +34,6 @@ void KokkosStage::Implementation::run_full_forward(BatchSource& from, int input,
   const bool own = layout.evaluation_memory > 0;
   const Vector<float> floats = own ? Vector<float>(evaluation_memory) : Vector<float>(activations.memory());
   const BlockMemory<float> all{floats, {}, {}, rows()};
-  LayerContext full = context;
-  full.model = options.model;
   const int width = options.model.width;
   const Matrix<float> stream = all.matrix({Lifetime::kept, 0}, width);  // the input of every block and of the head
   const auto output_of = [&](int b) {
@@ -44,7 +42,7 @@ void KokkosStage::Implementation::run_full_forward(BatchSource& from, int input,
   if (layers().embedding) {
     const Matrix<float> first = layers().blocks == 0 && !layers().head ? output_of(-1) : stream;
     const auto forward = [&](const StageTensors<float>& with) {
-      embedding_layer_forward<float>(full, with.embedding, tokens(0), first);
+      embedding_layer_forward<float>(context, with.embedding, tokens(0), first);
     };
     if (sharded()) {
       forward(assembled(StageLayerNumbers::embedding));
@@ -56,16 +54,16 @@ void KokkosStage::Implementation::run_full_forward(BatchSource& from, int input,
   }
   for (int b = 0; b < layers().blocks; ++b) {
     const StageTensors<float> with = assembled(StageLayerNumbers::block(b));
-    block_forward<float>(full, layers().first_block + b, with.blocks[b], layout.evaluation_block, all, output_of(b));
+    block_forward<float>(context, layers().first_block + b, with.blocks[b], layout.evaluation_block, all, output_of(b));
   }
   if (!layers().head) return;
   if (!sharded()) {
-    head_forward<float>(full, weights[0].head, layout.evaluation_head, all, targets(0), token_losses);
+    head_forward<float>(context, weights[0].head, layout.evaluation_head, all, targets(0), token_losses);
     return;
   }
-  head_norm<float>(full, assembled(StageLayerNumbers::head(layers())).head, layout.evaluation_head, all);
+  head_norm<float>(context, assembled(StageLayerNumbers::head(layers())).head, layout.evaluation_head, all);
   const int matrix = tied_head() ? StageLayerNumbers::embedding : StageLayerNumbers::head(layers());
-  head_losses<float>(full, assembled(matrix).head, layout.evaluation_head, all, targets(0), token_losses);
+  head_losses<float>(context, assembled(matrix).head, layout.evaluation_head, all, targets(0), token_losses);
 }
 
 }  // namespace minipipe::core

@@ -31,7 +31,6 @@ class KokkosStage::Implementation {
 
   const StageLayers& layers() const { return options.layers; }
   int rows() const { return options.shape.rows(); }
-  StageBytes bytes() const;
 
   const KokkosStageOptions options;
   BatchSource& source;
@@ -51,6 +50,7 @@ class KokkosStage::Implementation {
   OwnedVector<double> rotary;
   OwnedVector<float> token_losses;
   LossRecord losses;
+  std::vector<SquarePart> square_parts;
   OwnedVector<double> sum_workspace, squares;
   OwnedVector<double>::HostMirror host_squares;
   LayerContext context;
@@ -87,7 +87,8 @@ class KokkosStage::Implementation {
   void gradient_begins(int layer) {
     if (sharded()) exchange->gradient_begins(layer);
   }
-  void gradient_done(int layer);
+  void gradient_done(int layer, bool last);
+  bool last_of_window() const { return (microbatch_ + 1) % options.window == 0; }
 
   Matrix<float> message(const Matrix<float>& memory, int slot) const {
     return Matrix<float>(memory.data() + static_cast<std::size_t>(slot) * memory.extent(1), rows(), options.model.width);

@@ -4,6 +4,8 @@
 
 #include "core/kernels/reduce.hpp"
 #include "core/model/optimizer_layout.hpp"
+#include "core/model/parameter_store.hpp"
+#include "core/model/replica_layout.hpp"
 #include "core/model/weight_versions.hpp"
 
 namespace minipipe::core {
@@ -15,8 +17,8 @@ constexpr std::size_t losses_kept = 64;
 }  // namespace
 
 StageLayout::StageLayout(const KokkosStageOptions& options)
-    : shares(block_shares(options.model, options.layers, options.replication)),
-      model(computed_model(options.model, options.layers, options.replication)) {
+    : shares(block_shares(options.model, options.layers, options.replication)) {
+  const ModelConfig& model = options.model;
   const TrainShape& shape = options.shape;
   const StageLayers& layers = options.layers;
   const std::size_t rows = shape.rows();
@@ -52,15 +54,15 @@ StageLayout::StageLayout(const KokkosStageOptions& options)
     rotary = static_cast<std::size_t>(shape.sequence) * head_size(model);
   }
 
-  const std::vector<ParameterEntry> entries = parameter_list(model, layers);
+  const auto owned = owned_square_pieces(ReplicaLayout(model, layers, options.replication));
   std::size_t largest = 0;
-  for (const ParameterEntry& entry : entries) largest = std::max(largest, entry.size);
+  for (const TensorPiece& part : owned) largest = std::max(largest, static_cast<std::size_t>(part.piece.floats()));
   if (layers.head) {
     token_losses = rows;
     loss_capacity = losses_kept;
     largest = std::max(largest, rows);
   }
-  squares = entries.size();
+  squares = owned.size();
   sum_workspace = static_cast<std::size_t>(core::sum_workspace(static_cast<std::int64_t>(largest)));
 }
 
@@ -79,14 +81,15 @@ void StageLayout::plan_evaluation(const KokkosStageOptions& options) {
 
 StageBytes planned_memory(const KokkosStageOptions& options) {
   const StageLayout layout(options);
-  const std::vector<ParameterEntry> entries = parameter_list(options.model, options.layers);
-  const OptimizerLayout optimizer(entries, options.optimizer);
-  const std::size_t buffer = buffer_floats(entries) * sizeof(float);
+  const ReplicaLayout replica(options.model, options.layers, options.replication);
+  const OptimizerLayout optimizer(replica, options.optimizer);
+  const ParameterBytes stored = planned_parameter_bytes(replica, optimizer);
   StageBytes bytes;
-  bytes.parameters = buffer;
-  bytes.gradients = buffer;
-  bytes.optimizer = buffer + optimizer.second_moment_floats * sizeof(float) + muon_memory_bytes<float>(optimizer.matrices);
-  bytes.weight_versions = static_cast<std::size_t>(extra_weight_buffers(options)) * buffer;
+  bytes.parameters = stored.parameters;
+  bytes.gradients = stored.gradients;
+  bytes.optimizer = stored.optimizer + muon_memory_bytes<float>(optimizer.matrices);
+  bytes.weight_versions = static_cast<std::size_t>(extra_weight_buffers(options)) *
+                          static_cast<std::size_t>(replica.parameter_floats) * sizeof(float);
   const auto slots = static_cast<std::size_t>(options.activation_slots);
   const std::size_t floats = slots * layout.slot_floats +
                              static_cast<std::size_t>(layout.workspaces) * layout.workspace_floats + layout.scratch_floats +

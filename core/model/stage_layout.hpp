@@ -21,7 +21,6 @@ struct StageLayout {
 
   // What this replica computes and trains.
   std::vector<BlockShare> shares;
-  ModelConfig model;  // with the hidden width it computes
 
   // SDP evaluates the full model: one block's activations, which all blocks share and then the head, in the memory of the
   // slots if they fit there, else in memory of their own.

@@ -28,15 +28,15 @@ KokkosStage::Implementation::Fetches KokkosStage::Implementation::forward_fetche
 
 KokkosStage::Implementation::Fetches KokkosStage::Implementation::backward_fetches() const {
   std::vector<int> order;
-  if (layers().head) order.push_back(StageLayerNumbers::head(layers()));
   if (tied_head()) order.push_back(StageLayerNumbers::embedding);
+  if (layers().head) order.push_back(StageLayerNumbers::head(layers()));
   for (int b = layers().blocks - 1; b >= 0; --b) order.push_back(StageLayerNumbers::block(b));
   return {sharded() ? exchange : nullptr, std::move(order)};
 }
 
-void KokkosStage::Implementation::gradient_done(int layer) {
+void KokkosStage::Implementation::gradient_done(int layer, bool last) {
   if (exchange == nullptr) return;
-  exchange->gradient_done(layer, (microbatch_ + 1) % options.window == 0);
+  exchange->gradient_done(layer, last);
   exchange->progress();
 }
 
@@ -90,8 +90,9 @@ void KokkosStage::Implementation::run_forward(BatchSource& from, int slot, int i
   }
   if (layers().head) {
     weights_of.next();
+    head_norm<float>(context, with.head, layout.head, memory(slot));
     if (tied_head()) weights_of.next();
-    head_forward<float>(context, with.head, layout.head, memory(slot), targets(slot), token_losses);
+    head_losses<float>(context, with.head, layout.head, memory(slot), targets(slot), token_losses);
   }
 }
 
@@ -101,11 +102,12 @@ void KokkosStage::Implementation::run_backward_input(int slot, int gradient_inpu
   const Matrix<float> gradient =
       layers().embedding ? running_gradient(slot) : message(options.messages.gradient_out, gradient_output);
   if (layers().head) {
-    weights_of.next();
-    if (tied_head()) weights_of.next();
     const float scale = static_cast<float>(1.0 / (static_cast<double>(rows()) * static_cast<double>(options.window)));
-    head_backward_input<float>(context, with.head, layout.head, layout.head_gradient, memory(slot), targets(slot), scale,
-                               gradient, token_losses);
+    weights_of.next();
+    head_backward_logits<float>(context, with.head, layout.head, layout.head_gradient, memory(slot), targets(slot), scale,
+                                token_losses);
+    if (tied_head()) weights_of.next();
+    head_backward_norm<float>(context, with.head, layout.head, layout.head_gradient, memory(slot), gradient);
     progress();
     if (whole) head_weight(slot);
   } else {
@@ -129,13 +131,18 @@ void KokkosStage::Implementation::run_backward_weight(int slot) {
   if (layers().embedding) embedding_weight(slot);
 }
 
-// A tied head adds to the embedding's gradient, which is complete after the embedding only.
+// A tied head's matrix belongs to the embedding. Where layers have gradient buffers in turn, each part is handed on for itself.
 void KokkosStage::Implementation::head_weight(int slot) {
   const int layer = StageLayerNumbers::head(layers());
+  const bool apart = tied_head() && sharded();
   gradient_begins(layer);
-  if (tied_head()) gradient_begins(StageLayerNumbers::embedding);
-  head_backward_weight<float>(context, gradients.head, layout.head, layout.head_gradient, memory(slot));
-  gradient_done(layer);
+  if (!apart) head_matrix_backward_weight<float>(context, gradients.head, layout.head, memory(slot));
+  head_norm_backward_weight<float>(context, gradients.head, layout.head, layout.head_gradient, memory(slot));
+  gradient_done(layer, last_of_window());
+  if (!apart) return;
+  gradient_begins(StageLayerNumbers::embedding);
+  head_matrix_backward_weight<float>(context, gradients.head, layout.head, memory(slot));
+  gradient_done(StageLayerNumbers::embedding, false);
 }
 
 void KokkosStage::Implementation::block_weight(int b, int slot) {
@@ -144,13 +151,13 @@ void KokkosStage::Implementation::block_weight(int b, int slot) {
   if (layout.shares[b].any()) {
     block_backward_weight<float>(context, gradients.blocks[b], layout.blocks[b], layout.block_gradients[b], memory(slot));
   }
-  gradient_done(layer);
+  gradient_done(layer, last_of_window());
 }
 
 void KokkosStage::Implementation::embedding_weight(int slot) {
-  if (!tied_head()) gradient_begins(StageLayerNumbers::embedding);
+  gradient_begins(StageLayerNumbers::embedding);
   embedding_layer_backward_weight<float>(context, gradients.embedding, tokens(slot), running_gradient(slot));
-  gradient_done(StageLayerNumbers::embedding);
+  gradient_done(StageLayerNumbers::embedding, last_of_window());
 }
 
 }  // namespace minipipe::core

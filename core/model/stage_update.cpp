@@ -10,6 +10,15 @@
 
 namespace minipipe::core {
 
+namespace {
+
+// From the piece's first element to the end of its last run.
+Vector<float> from_piece(const Vector<float>& array, const Piece& piece) {
+  return slice<float>(array, piece.offset, (piece.rows - 1) * piece.stride + piece.columns);
+}
+
+}  // namespace
+
 double KokkosStage::Implementation::gradient_scale(const std::vector<int>& replicas, std::int64_t update) const {
   ReplicaOptions other = options.replication;
   std::int64_t tokens = 0;
@@ -30,18 +39,25 @@ double KokkosStage::Implementation::unreduced_scale(std::int64_t update) const {
   return gradient_scale({replication.replica}, update);
 }
 
+// Parts of one tensor are added up in their order.
 std::vector<TensorSquares> KokkosStage::Implementation::gradient_squares(double scale) {
-  const std::vector<ParameterEntry>& entries = store.entries();
-  for (std::size_t e = 0; e < entries.size(); ++e) {
-    const ParameterEntry& entry = entries[e];
-    sum_of_squares<float>(space, slice<double>(squares, e, 1), slice<float>(store.gradients(), entry.offset, entry.size),
-                          sum_workspace, false);
+  for (std::size_t p = 0; p < square_parts.size(); ++p) {
+    const Piece& piece = square_parts[p].piece;
+    const Vector<double> sum = slice<double>(squares, static_cast<std::int64_t>(p), 1);
+    const Vector<float> values = from_piece(square_parts[p].array, piece);
+    if (piece.rows == 1) {
+      sum_of_squares<float>(space, sum, values, sum_workspace, false);
+    } else {
+      sum_of_squares<float>(space, sum, values, piece.rows, piece.columns, piece.stride, sum_workspace, false);
+    }
   }
   if constexpr (!on_host) Kokkos::deep_copy(space, host_squares, squares);
   fence_instance(space, "before sums of squares are read on the host, because they were enqueued");
   std::vector<TensorSquares> sums;
-  for (std::size_t e = 0; e < entries.size(); ++e) {
-    sums.push_back({entries[e].global_index, scale * scale * host_squares(e)});
+  for (std::size_t p = 0; p < square_parts.size(); ++p) {
+    const int index = square_parts[p].global_index;
+    if (sums.empty() || sums.back().global_index != index) sums.push_back({index, 0.0});
+    sums.back().sum += scale * scale * host_squares(p);
   }
   return sums;
 }
