@@ -91,10 +91,9 @@ class ReplicaGroup {
     for (std::size_t b = 0; b < layout(0).layers.at(layer).size(); ++b) {
       const Bucket& first = layout(0).layers[layer][b];
       const int holder = first.holders.front();
-      const std::vector<float> values = layout(0).options.sharded()
-                                            ? gathered(layer, b)
-                                            : read_pieces(stages[holder]->parameters().parameters(),
-                                                          layout(holder).layers[layer][b].parameters);
+      const std::vector<float> values = layout(0).options.sharded() ? gathered(layer, b)
+                                                                    : read_pieces(stages[holder]->parameters().parameters(),
+                                                                                  layout(holder).layers[layer][b].parameters);
       write_pieces(target, first.full, values);
     }
   }
