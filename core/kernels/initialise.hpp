@@ -10,4 +10,19 @@ template <class T>
 void fill_normal(const ExecutionSpace& space, Vector<T> values, double standard_deviation, std::uint64_t seed,
                  std::uint64_t parameter);
 
+// A rectangle of such a parameter, [rows, columns] with its top left at (full_row, full_column) of a matrix of full_columns
+// columns, written to `rows` runs whose starts are `stride` apart. The numbers are those that the whole matrix would have
+// there.
+struct NormalRectangle {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t stride = 0;
+  std::int64_t full_row = 0;
+  std::int64_t full_column = 0;
+  std::int64_t full_columns = 0;
+};
+template <class T>
+void fill_normal(const ExecutionSpace& space, Vector<T> values, const NormalRectangle& rectangle, double standard_deviation,
+                 std::uint64_t seed, std::uint64_t parameter);
+
 }  // namespace minipipe::core

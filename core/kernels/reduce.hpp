@@ -15,6 +15,12 @@ template <class T>
 void sum_of_squares(const ExecutionSpace& space, Vector<double> result, ConstVector<T> values, Vector<double> workspace,
                     bool accumulate);
 
+// The same of a rectangle: `rows` runs of `columns` values whose starts are `stride` apart. The result is, to the last bit,
+// that of the same values one behind the other.
+template <class T>
+void sum_of_squares(const ExecutionSpace& space, Vector<double> result, ConstVector<T> values, std::int64_t rows,
+                    std::int64_t columns, std::int64_t stride, Vector<double> workspace, bool accumulate);
+
 // Waits for `space` and returns result(0).
 double read_scalar(const ExecutionSpace& space, ConstVector<double> result);
 

@@ -1,6 +1,8 @@
 #include "core/model/parameter_store.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/kernels/elementwise.hpp"
 #include "core/kernels/initialise.hpp"
@@ -14,59 +16,157 @@ namespace {
 using HostVector = Kokkos::View<float*, Kokkos::LayoutRight, HostSpace, Unmanaged>;
 using ConstHostVector = Kokkos::View<const float*, Kokkos::LayoutRight, HostSpace, Unmanaged>;
 
-void initialise(const ExecutionSpace& space, const Vector<float>& values, Start start, int layers, std::uint64_t seed,
-                std::uint64_t index) {
-  switch (start) {
-    case Start::normal:
-      fill_normal<float>(space, values, 0.02, seed, index);
-      break;
-    case Start::normal_residual:
-      fill_normal<float>(space, values, 0.02 / std::sqrt(2.0 * layers), seed, index);
-      break;
-    case Start::ones:
-      fill<float>(space, values, 1.0f);
-      break;
-    case Start::zeros:
-      break;
+// The initial values of a tensor in a buffer of zeros.
+void initialise(const ExecutionSpace& space, const Vector<float>& buffer, const ParameterEntry& entry, const ModelConfig& model,
+                std::uint64_t seed) {
+  const Vector<float> values = slice(buffer, entry.offset, entry.size);
+  if (entry.start == Start::zeros) return;
+  if (entry.start == Start::ones) {
+    fill<float>(space, values, 1.0f);
+    return;
+  }
+  const double deviation = entry.start == Start::normal ? 0.02 : 0.02 / std::sqrt(2.0 * model.layers);
+  if (entry.shape == entry.full_shape) {
+    fill_normal<float>(space, values, deviation, seed, entry.global_index);
+    return;
+  }
+  const MatrixShape shape = matrix_shape(entry.shape), full = matrix_shape(entry.full_shape);
+  for (const Slab& slab : entry.slabs) {
+    const std::int64_t start = static_cast<std::int64_t>(slab.row) * shape.columns + slab.column;
+    const NormalRectangle rectangle{slab.rows, slab.columns, shape.columns, slab.full_row, slab.full_column, full.columns};
+    fill_normal<float>(space, slice<float>(values, start, static_cast<std::int64_t>(entry.size) - start), rectangle, deviation,
+                       seed, entry.global_index);
   }
 }
 
+// Floats of all arrays.
+struct StoreSizes {
+  std::int64_t parameters, gradients, first_moment, second_moment;
+  std::array<std::int64_t, 2> layer_weights{}, layer_gradients{};
+  std::int64_t evaluation = 0;
+
+  StoreSizes(const ReplicaLayout& layout, const OptimizerLayout& optimizer)
+      : parameters(layout.parameter_floats),
+        gradients(layout.gradient_floats),
+        first_moment(layout.moment_floats),
+        second_moment(static_cast<std::int64_t>(optimizer.second_moment_floats)) {
+    const bool sharded = layout.options.sharded();
+    const std::size_t count = layout.full_layer_floats.size();
+    for (std::size_t l = 0; l < count; ++l) {
+      const auto grow = [](std::int64_t& size, std::int64_t floats) { size = std::max(size, floats); };
+      if (sharded) grow(layer_weights[l % 2], layout.forward_layer_floats[l]);
+      if (layout.sharded_gradients()) grow(layer_gradients[l % 2], layout.trained_layer_floats[l]);
+      const bool block = l > 0 && l + 1 < count;
+      if (layout.options.sdp() && (sharded || block)) grow(evaluation, layout.full_layer_floats[l]);
+    }
+  }
+};
+
 }  // namespace
+
+ParameterBytes planned_parameter_bytes(const ReplicaLayout& layout, const OptimizerLayout& optimizer) {
+  const StoreSizes sizes(layout, optimizer);
+  const auto bytes = [](std::int64_t floats) { return static_cast<std::size_t>(floats) * sizeof(float); };
+  return {bytes(sizes.parameters + sizes.layer_weights[0] + sizes.layer_weights[1] + sizes.evaluation),
+          bytes(sizes.gradients + sizes.layer_gradients[0] + sizes.layer_gradients[1]),
+          bytes(sizes.first_moment + sizes.second_moment)};
+}
 
 ParameterStore::ParameterStore(const ExecutionSpace& space, const ModelConfig& model, const StageLayers& layers,
                                std::uint64_t seed, OptimizerKind optimizer)
-    : entries_(parameter_list(model, layers)),
-      optimizer_(entries_, optimizer),
-      parameters_("minipipe::model::parameters", buffer_floats(entries_)),
-      gradients_("minipipe::model::gradients", buffer_floats(entries_)),
-      first_moment_("minipipe::model::first_moment", buffer_floats(entries_)),
-      second_moment_("minipipe::model::second_moment", optimizer_.second_moment_floats) {
-  for (const ParameterEntry& entry : entries_) {
-    initialise(space, slice(parameters(), entry.offset, entry.size), entry.start, model.layers, seed, entry.global_index);
+    : ParameterStore(space, model, layers, seed, optimizer, ReplicaLayout(model, layers, {})) {}
+
+ParameterStore::ParameterStore(const ExecutionSpace& space, const ModelConfig& model, const StageLayers&, std::uint64_t seed,
+                               OptimizerKind optimizer, ReplicaLayout layout)
+    : layout_(std::move(layout)), optimizer_(layout_, optimizer) {
+  const StoreSizes sizes(layout_, optimizer_);
+  parameters_ = OwnedVector<float>("minipipe::model::parameters", sizes.parameters);
+  gradients_ = OwnedVector<float>("minipipe::model::gradients", sizes.gradients);
+  first_moment_ = OwnedVector<float>("minipipe::model::first_moment", sizes.first_moment);
+  second_moment_ = OwnedVector<float>("minipipe::model::second_moment", sizes.second_moment);
+  for (int parity = 0; parity < 2; ++parity) {
+    layer_weights_[parity] = OwnedVector<float>("minipipe::model::layer_weights", sizes.layer_weights[parity]);
+    layer_gradients_[parity] = OwnedVector<float>("minipipe::model::layer_gradients", sizes.layer_gradients[parity]);
+  }
+  evaluation_buffer_ = OwnedVector<float>("minipipe::model::evaluation_weights", sizes.evaluation);
+  if (layout_.options.sharded()) {
+    initialise_shards(space, model, seed);
+  } else {
+    for (const ParameterEntry& entry : entries()) initialise(space, parameters_, entry, model, seed);
   }
   fence_instance(space, "before the parameters are used, because other instances may read them");
 }
 
+// The layers one after the other in their buffers, of which this replica keeps its shards.
+void ParameterStore::initialise_shards(const ExecutionSpace& space, const ModelConfig& model, std::uint64_t seed) {
+  for (std::size_t l = 0; l < layout_.layers.size(); ++l) {
+    const Vector<float> buffer = layer_weights(static_cast<int>(l));
+    fill<float>(space, buffer, 0.0f);
+    for (const ParameterEntry& entry : entries()) {
+      if (entry.layer == static_cast<int>(l)) initialise(space, buffer, entry, model, seed);
+    }
+    for (const Bucket& bucket : layout_.layers[l]) {
+      const int number = bucket.number_of(layout_.options.replica);
+      if (number < 0) continue;
+      std::int64_t to = bucket.shard_offset;
+      for (const Piece& piece : cut(bucket.parameters, bucket.shard_begin(number), bucket.shard_end(number))) {
+        for (std::int64_t row = 0; row < piece.rows; ++row, to += piece.columns) {
+          copy<float>(space, slice<float>(parameters_, to, piece.columns),
+                      slice<float>(buffer, piece.offset + row * piece.stride, piece.columns));
+        }
+      }
+    }
+  }
+}
+
+Vector<float> ParameterStore::layer_weights(int layer) const {
+  if (!layout_.options.sharded()) return parameters_;
+  return slice<float>(layer_weights_[layer % 2], 0, layout_.forward_layer_floats.at(layer));
+}
+
+Vector<float> ParameterStore::layer_gradients(int layer) const {
+  if (!layout_.options.sharded()) return gradients_;
+  const std::int64_t floats = layout_.trained_layer_floats.at(layer);
+  if (layout_.sharded_gradients()) return slice<float>(layer_gradients_[layer % 2], 0, floats);
+  return slice<float>(gradients_, layout_.gradient_layer_offsets.at(layer), floats);
+}
+
+ParameterBytes ParameterStore::bytes() const {
+  const auto of = [](auto&... arrays) { return (arrays.size() + ...) * sizeof(float); };
+  return {of(parameters_, layer_weights_[0], layer_weights_[1], evaluation_buffer_),
+          of(gradients_, layer_gradients_[0], layer_gradients_[1]), of(first_moment_, second_moment_)};
+}
+
+const ParameterEntry& ParameterStore::whole(const std::vector<ParameterEntry>& list, std::size_t entry) const {
+  if (layout_.options.sharded()) throw RunError(list.at(entry).name + " is in shards; it has no place of its own");
+  return list.at(entry);
+}
+
+const ParameterEntry& ParameterStore::moments_of(std::size_t entry) const {
+  if (layout_.zero1()) throw RunError("the moments of " + trained().at(entry).name + " are in shards");
+  return whole(trained(), entry);
+}
+
 int ParameterStore::find(const std::string& name) const {
-  for (std::size_t e = 0; e < entries_.size(); ++e) {
-    if (entries_[e].name == name) return static_cast<int>(e);
+  for (std::size_t e = 0; e < entries().size(); ++e) {
+    if (entries()[e].name == name) return static_cast<int>(e);
   }
   return -1;
 }
 
 std::vector<float> ParameterStore::second_moment(std::size_t entry) const {
   if (!has_second_moment(entry)) return {};
-  ParameterEntry place = entries_[entry];
+  ParameterEntry place = trained()[entry];
   place.offset = static_cast<std::size_t>(optimizer_.second_moments[entry]);
   return read_entry(second_moment_, place);
 }
 
 void ParameterStore::set_second_moment(std::size_t entry, const std::vector<float>& values) {
   if (!has_second_moment(entry)) {
-    if (!values.empty()) throw RunError(entries_[entry].name + " has no second moments with this optimizer");
+    if (!values.empty()) throw RunError(trained()[entry].name + " has no second moments with this optimizer");
     return;
   }
-  ParameterEntry place = entries_[entry];
+  ParameterEntry place = trained()[entry];
   place.offset = static_cast<std::size_t>(optimizer_.second_moments[entry]);
   write_entry(second_moment_, place, values);
 }
@@ -82,6 +182,33 @@ void write_entry(const Vector<float>& buffer, const ParameterEntry& entry, const
     throw RunError(entry.name + " has " + std::to_string(entry.size) + " values, not " + std::to_string(values.size()));
   }
   Kokkos::deep_copy(slice<float>(buffer, entry.offset, entry.size), ConstHostVector(values.data(), values.size()));
+}
+
+namespace {
+
+// copy(part of the array, values) for each contiguous run.
+template <class Copy>
+void for_runs(const Vector<float>& array, const Piece& piece, const Copy& run) {
+  if (piece.contiguous()) {
+    run(slice<float>(array, piece.offset, piece.floats()), std::int64_t{0});
+    return;
+  }
+  for (std::int64_t row = 0; row < piece.rows; ++row) {
+    run(slice<float>(array, piece.offset + row * piece.stride, piece.columns), row * piece.columns);
+  }
+}
+
+}  // namespace
+
+void read_piece(const Vector<float>& array, const Piece& piece, float* values) {
+  for_runs(array, piece,
+           [&](const Vector<float>& run, std::int64_t at) { Kokkos::deep_copy(HostVector(values + at, run.size()), run); });
+}
+
+void write_piece(const Vector<float>& array, const Piece& piece, const float* values) {
+  for_runs(array, piece, [&](const Vector<float>& run, std::int64_t at) {
+    Kokkos::deep_copy(run, ConstHostVector(values + at, run.size()));
+  });
 }
 
 }  // namespace minipipe::core

@@ -24,6 +24,23 @@ struct Range {
   std::int64_t count;
 };
 
+// Where a range starts in each array.
+struct Starts {
+  std::int64_t parameters, first_moment, second_moment, gradients;
+
+  explicit Starts(const ParameterRange& range)
+      : parameters(range.offset),
+        first_moment(range.first_moment < 0 ? range.offset : range.first_moment),
+        second_moment(range.second_moment < 0 ? range.offset : range.second_moment),
+        gradients(range.gradient < 0 ? range.offset : range.gradient) {}
+  Starts after(std::int64_t count) const {
+    Starts next = *this;
+    for (std::int64_t* start : {&next.parameters, &next.first_moment, &next.second_moment, &next.gradients}) *start += count;
+    return next;
+  }
+  friend bool operator==(const Starts&, const Starts&) = default;
+};
+
 template <bool Nesterov, class T>
 void update_range(const ExecutionSpace& space, const Range<T>& range, const Coefficients<T>& k) {
   T* const parameters = range.parameters;
@@ -50,8 +67,7 @@ void update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> first_m
             ConstVector<T> gradients, std::span<const ParameterRange> ranges, const AdamWOptions& options, double learning_rate,
             std::int64_t step, double gradient_scale) {
   const char* const name = Nesterov ? "nadam_update" : "adamw_update";
-  const std::int64_t size = extent(parameters, 0);
-  require_shape(extent(first_moment, 0) == size && extent(gradients, 0) == size && step >= 1, name);
+  require_shape(step >= 1, name);
   const double n = static_cast<double>(step);
   Coefficients<T> k = {};
   k.beta1 = static_cast<T>(options.beta1);
@@ -68,22 +84,21 @@ void update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> first_m
   k.epsilon = static_cast<T>(options.epsilon);
   k.rate = static_cast<T>(learning_rate);
   k.scale = static_cast<T>(gradient_scale);
-  const auto second = [](const ParameterRange& range) { return range.second_moment < 0 ? range.offset : range.second_moment; };
   for (std::size_t i = 0; i < ranges.size();) {
-    const ParameterRange& first = ranges[i];
-    std::int64_t count = first.count;
-    for (++i; i < ranges.size() && ranges[i].decay == first.decay && ranges[i].offset == first.offset + count &&
-              second(ranges[i]) == second(first) + count;
-         ++i) {
+    const Starts first(ranges[i]);
+    const bool decay = ranges[i].decay;
+    std::int64_t count = ranges[i].count;
+    for (++i; i < ranges.size() && ranges[i].decay == decay && Starts(ranges[i]) == first.after(count); ++i) {
       count += ranges[i].count;
     }
-    require_shape(
-        first.offset >= 0 && count >= 0 && first.offset + count <= size && second(first) + count <= extent(second_moment, 0),
-        name);
-    k.decay = static_cast<T>(first.decay ? learning_rate * options.weight_decay : 0.0);
+    const auto fits = [&](std::int64_t start, const auto& array) { return start >= 0 && start + count <= extent(array, 0); };
+    require_shape(count >= 0 && fits(first.parameters, parameters) && fits(first.first_moment, first_moment) &&
+                      fits(first.second_moment, second_moment) && fits(first.gradients, gradients),
+                  name);
+    k.decay = static_cast<T>(decay ? learning_rate * options.weight_decay : 0.0);
     update_range<Nesterov, T>(space,
-                              {parameters.data() + first.offset, first_moment.data() + first.offset,
-                               second_moment.data() + second(first), gradients.data() + first.offset, count},
+                              {parameters.data() + first.parameters, first_moment.data() + first.first_moment,
+                               second_moment.data() + first.second_moment, gradients.data() + first.gradients, count},
                               k);
   }
 }

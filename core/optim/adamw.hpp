@@ -15,17 +15,19 @@ struct AdamWOptions {
 
 // A part of the flat arrays with one treatment.
 struct ParameterRange {
-  std::int64_t offset = 0;
+  std::int64_t offset = 0;  // in the parameters' array
   std::int64_t count = 0;
   bool decay = false;
-  std::int64_t second_moment = -1;  // where its second moments start; negative: at `offset`, too
+  // Where it starts in the other arrays; negative: at `offset`, too.
+  std::int64_t second_moment = -1;
+  std::int64_t first_moment = -1;
+  std::int64_t gradient = -1;
 };
 
 // One AdamW step (Loshchilov, Hutter, arXiv 1711.05101) in one pass over the ranges; neighbouring ranges with the same
 // treatment are merged. g = gradient_scale gradients; `step` counts from 1 (bias correction).
 //   p -= learning_rate (m^ / (sqrt(v^) + epsilon) + weight_decay p)
-// All arrays are flat; those of parameters, first moments and gradients are of one size, that of second moments may be shorter
-// if the ranges say where theirs are. The gradients are left as they are.
+// All arrays are flat, and as long as the ranges say. The gradients are left as they are.
 template <class T>
 void adamw_update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> first_moment, Vector<T> second_moment,
                   ConstVector<T> gradients, std::span<const ParameterRange> ranges, const AdamWOptions& options,

@@ -138,13 +138,14 @@ void muon_update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> fi
                  std::span<const MuonMatrix> matrices, const MuonOptions& options, double weight_decay, double learning_rate,
                  double gradient_scale, const MuonWorkspace<T>& workspace) {
   const std::int64_t size = extent(parameters, 0);
-  require_shape(extent(first_moment, 0) == size && extent(gradients, 0) == size, "muon_update");
+  const std::int64_t trained_size = std::min(extent(first_moment, 0), extent(gradients, 0));
   for (const MuonMatrix& matrix : matrices) {
     const std::int64_t count = matrix.rows * matrix.columns;
+    const std::int64_t trained = matrix.trained < 0 ? matrix.offset : matrix.trained;
     require_shape(matrix.offset >= 0 && matrix.rows > 0 && matrix.columns > 0 && matrix.offset + count <= size &&
-                      count <= extent(workspace.matrix, 0),
+                      trained + count <= trained_size && count <= extent(workspace.matrix, 0),
                   "muon_update");
-    momentum<T>(space, first_moment.data() + matrix.offset, gradients.data() + matrix.offset, workspace.matrix.data(), count,
+    momentum<T>(space, first_moment.data() + trained, gradients.data() + trained, workspace.matrix.data(), count,
                 options.momentum, options.nesterov, gradient_scale);
     const Matrix<T> direction = orthogonalise<T>(space, matrix.rows, matrix.columns, options.newton_schulz_steps, workspace);
     const double ratio = static_cast<double>(matrix.rows) / static_cast<double>(matrix.columns);

@@ -15,6 +15,7 @@ struct MuonMatrix {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   bool decay = false;
+  std::int64_t trained = -1;  // where its gradients and first moments start; negative: at `offset`, too
 };
 
 // Memory that muon_update and orthogonalise use up, for matrices up to the size they were made for.

@@ -4,7 +4,6 @@
 #include <map>
 #include <numeric>
 #include <random>
-#include <set>
 #include <tuple>
 
 #include "core/model/padding.hpp"
@@ -63,36 +62,38 @@ TEST(Pieces, NextToEachOtherBecomeOneRun) {
   EXPECT_THAT(cut({{10, 4, 5, 8}}, 3, 17), ElementsAre(Piece{13, 1, 2, 0}, Piece{18, 2, 5, 8}, Piece{34, 1, 2, 0}));
 }
 
-// What lies at a place of an array: tensor, row and column in the unsplit model. Padding has no element.
+// What lies at each place of an array: tensor, row and column in the unsplit model. Padding has no element.
 using Element = std::tuple<int, int, int>;
-std::map<std::int64_t, Element> elements(const std::vector<ParameterEntry>& entries, int layer) {
-  std::map<std::int64_t, Element> result;
+using Elements = std::vector<Element>;
+const Element padding{-1, 0, 0};
+
+Elements elements(const std::vector<ParameterEntry>& entries, int layer) {
+  Elements result;
+  bool good = true;
   for (const ParameterEntry& entry : entries) {
     if (layer >= 0 && entry.layer != layer) continue;
+    result.resize(std::max(result.size(), entry.offset + padded(entry.size)), padding);
     const MatrixShape shape = matrix_shape(entry.shape);
     std::size_t floats = 0;
     for (const Slab& slab : entry.slabs) {
       floats += static_cast<std::size_t>(slab.rows) * slab.columns;
       for (int row = 0; row < slab.rows; ++row) {
         for (int column = 0; column < slab.columns; ++column) {
-          const std::int64_t place =
-              static_cast<std::int64_t>(entry.offset) + (slab.row + row) * shape.columns + slab.column + column;
-          const Element element{entry.global_index, slab.full_row + row, slab.full_column + column};
-          EXPECT_TRUE(result.emplace(place, element).second) << entry.name;
+          Element& at = result.at(entry.offset + (slab.row + row) * shape.columns + slab.column + column);
+          good = good && at == padding && slab.row + row < shape.rows && slab.column + column < shape.columns;
+          at = {entry.global_index, slab.full_row + row, slab.full_column + column};
         }
       }
     }
     EXPECT_EQ(floats, entry.size) << entry.name;
   }
+  EXPECT_TRUE(good) << "slabs overlap or leave their tensor";
   return result;
 }
 
-std::vector<Element> in_order(const Pieces& pieces, const std::map<std::int64_t, Element>& at) {
-  std::vector<Element> result;
-  for (const std::int64_t place : positions(pieces)) {
-    const auto found = at.find(place);
-    result.push_back(found == at.end() ? Element{-1, 0, 0} : found->second);
-  }
+Elements in_order(const Pieces& pieces, const Elements& at) {
+  Elements result;
+  for (const std::int64_t place : positions(pieces)) result.push_back(at.at(static_cast<std::size_t>(place)));
   return result;
 }
 
@@ -103,9 +104,15 @@ TEST_P(Layouts, AgreeOnBucketsAndTheirOrder) {
     std::vector<ReplicaLayout> replicas;
     for (const ReplicaOptions& options : replicas_of(GetParam(), all)) replicas.emplace_back(model, all, options);
     const bool sharded = GetParam().options.sharded(), backward = GetParam().options.backward_masking;
+    std::map<std::pair<const void*, int>, Elements> seen;
+    const auto of = [&](const std::vector<ParameterEntry>& entries, int layer) -> const Elements& {
+      auto found = seen.find({&entries, layer});
+      if (found == seen.end()) found = seen.emplace(std::pair(&entries, layer), elements(entries, layer)).first;
+      return found->second;
+    };
     const auto check = [&](auto get, bool by_layer) {
       const Bucket& first = get(replicas[0]);
-      std::vector<Element> expected;
+      Elements expected;
       for (std::size_t r = 0; r < replicas.size(); ++r) {
         const ReplicaLayout& layout = replicas[r];
         const Bucket& bucket = get(layout);
@@ -122,7 +129,7 @@ TEST_P(Layouts, AgreeOnBucketsAndTheirOrder) {
           if (pieces.empty()) return;
           EXPECT_EQ(floats_of(pieces), bucket.floats);
           EXPECT_EQ(merged(pieces), pieces);
-          const std::vector<Element> order = in_order(pieces, elements(entries, of_layer));
+          const Elements order = in_order(pieces, of(entries, of_layer));
           if (expected.empty()) expected = order;
           EXPECT_EQ(order, expected);
         };
@@ -130,7 +137,7 @@ TEST_P(Layouts, AgreeOnBucketsAndTheirOrder) {
         same(bucket.gradients, layout.trained, layer);
         same(bucket.full, layout.full, bucket.first_layer);
         // The slabs say the same.
-        std::vector<Element> by_slabs(static_cast<std::size_t>(bucket.floats), Element{-1, 0, 0});
+        Elements by_slabs(static_cast<std::size_t>(bucket.floats), padding);
         for (const BucketSlab& part : bucket.slabs) {
           for (std::int64_t i = 0; i < std::int64_t{part.slab.rows} * part.slab.columns; ++i) {
             by_slabs.at(part.begin + i) = {layout.full[part.entry].global_index,
@@ -160,22 +167,25 @@ TEST_P(Layouts, HaveEveryElementInOneBucket) {
     const ReplicaLayout layout(gpt, all, options);
     std::size_t floats = 0;
     for (const ParameterEntry& entry : layout.full) floats += entry.size;
-    const auto count = [&](const std::vector<Bucket>& buckets, std::set<Element>& seen) {
+    const auto check_once = [&](const std::vector<Bucket>& buckets) {
+      Elements all_of_them;
       for (const Bucket& bucket : buckets) {
         for (const BucketSlab& part : bucket.slabs) {
           for (int row = 0; row < part.slab.rows; ++row) {
             for (int column = 0; column < part.slab.columns; ++column) {
-              EXPECT_TRUE(seen.insert({part.entry, part.slab.full_row + row, part.slab.full_column + column}).second);
+              all_of_them.emplace_back(part.entry, part.slab.full_row + row, part.slab.full_column + column);
             }
           }
         }
       }
+      EXPECT_EQ(all_of_them.size(), floats);
+      std::sort(all_of_them.begin(), all_of_them.end());
+      EXPECT_EQ(std::adjacent_find(all_of_them.begin(), all_of_them.end()), all_of_them.end());
     };
-    std::set<Element> once, by_layer;
-    count(layout.buckets, once);
-    EXPECT_EQ(once.size(), floats);
-    for (const auto& buckets : layout.layers) count(buckets, by_layer);
-    EXPECT_EQ(by_layer.size(), floats);
+    check_once(layout.buckets);
+    std::vector<Bucket> by_layer;
+    for (const auto& buckets : layout.layers) by_layer.insert(by_layer.end(), buckets.begin(), buckets.end());
+    check_once(by_layer);
     for (std::size_t b = 1; b < layout.buckets.size(); ++b) {
       EXPECT_GE(layout.buckets[b - 1].first_layer, layout.buckets[b].first_layer);
     }
