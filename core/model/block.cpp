@@ -2,48 +2,58 @@
 
 namespace minipipe::core {
 
-BlockActivations block_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
-                                   Recompute recompute) {
+BlockActivations block_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, Recompute recompute,
+                                   const BlockShare& share) {
   BlockActivations at;
-  at.attention = attention_activations(layout, model, shape, recompute);
-  at.mlp = mlp_activations(layout, model, shape, recompute);
+  if (share.attention) at.attention = attention_activations(layout, model, shape, recompute);
+  if (share.mlp) at.mlp = mlp_activations(layout, model, shape, recompute, share);
   at.recompute = recompute;
+  at.share = share;
   return at;
 }
 
-BlockGradients block_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape) {
+BlockGradients block_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
+                               const BlockShare& share) {
   BlockGradients at;
-  at.attention = attention_gradients(layout, model, shape);
-  at.mlp = mlp_gradients(layout, model, shape);
+  if (share.attention) at.attention = attention_gradients(layout, model, shape);
+  if (share.mlp) at.mlp = mlp_gradients(layout, model, shape, share);
   return at;
 }
 
 template <class T>
 void block_forward(const LayerContext& context, int block, const BlockTensors<T>& weights, const BlockActivations& at,
                    const BlockMemory<T>& memory, Matrix<T> out) {
-  attention_branch_forward<T>(context, block, weights.attention, at.attention, memory,
-                              memory.matrix(at.mlp.input, context.model.width));
-  mlp_branch_forward<T>(context, block, weights.mlp, at.mlp, memory, out);
+  if (at.share.attention) {
+    attention_branch_forward<T>(context, block, weights.attention, at.attention, memory,
+                                at.share.mlp ? memory.matrix(at.mlp.input, context.model.width) : out);
+  }
+  if (at.share.mlp) mlp_branch_forward<T>(context, block, weights.mlp, at.mlp, memory, out);
 }
 
 template <class T>
 void block_backward_input(const LayerContext& context, int block, const BlockTensors<T>& weights, const BlockActivations& at,
                           const BlockGradients& work, const BlockMemory<T>& memory, Matrix<T> gradient) {
-  if (at.recompute == Recompute::attention) attention_activate<T>(context, block, weights.attention, at.attention, memory);
-  if (at.recompute == Recompute::block) {
+  const bool attention = at.share.attention, mlp = at.share.mlp;
+  if (attention && at.recompute == Recompute::block && mlp) {
     attention_branch_forward<T>(context, block, weights.attention, at.attention, memory,
                                 memory.matrix(at.mlp.input, context.model.width));
-    mlp_activate<T>(context, weights.mlp, at.mlp, memory);
+  } else if (attention && at.recompute != Recompute::none) {
+    attention_activate<T>(context, block, weights.attention, at.attention, memory);
   }
-  mlp_branch_backward_input<T>(context, block, weights.mlp, at.mlp, work.mlp, memory, gradient);
-  attention_branch_backward_input<T>(context, block, weights.attention, at.attention, work.attention, memory, gradient);
+  if (mlp && at.recompute == Recompute::block) mlp_activate<T>(context, weights.mlp, at.mlp, memory);
+  if (mlp) mlp_branch_backward_input<T>(context, block, weights.mlp, at.mlp, work.mlp, memory, gradient);
+  if (attention) {
+    attention_branch_backward_input<T>(context, block, weights.attention, at.attention, work.attention, memory, gradient);
+  }
 }
 
 template <class T>
 void block_backward_weight(const LayerContext& context, const BlockTensors<T>& gradients, const BlockActivations& at,
                            const BlockGradients& work, const BlockMemory<T>& memory) {
-  mlp_branch_backward_weight<T>(context, gradients.mlp, at.mlp, work.mlp, memory);
-  attention_branch_backward_weight<T>(context, gradients.attention, at.attention, work.attention, memory);
+  if (at.share.mlp_trained) mlp_branch_backward_weight<T>(context, gradients.mlp, at.mlp, work.mlp, memory);
+  if (at.share.attention_trained) {
+    attention_branch_backward_weight<T>(context, gradients.attention, at.attention, work.attention, memory);
+  }
 }
 
 #define MINIPIPE_INSTANTIATE(T)                                                                                    \

@@ -12,11 +12,12 @@ struct BlockTensors {
   AttentionTensors<T> attention;
   MlpTensors<T> mlp;
 };
+// `attention`, `mlp`: the list has that branch's tensors.
 template <class T>
-BlockTensors<T> block_tensors(TensorCursor<T>& next) {
+BlockTensors<T> block_tensors(TensorCursor<T>& next, bool attention = true, bool mlp = true) {
   BlockTensors<T> tensors;
-  tensors.attention = attention_tensors<T>(next);
-  tensors.mlp = mlp_tensors<T>(next);
+  if (attention) tensors.attention = attention_tensors<T>(next);
+  if (mlp) tensors.mlp = mlp_tensors<T>(next);
   return tensors;
 }
 
@@ -27,18 +28,24 @@ struct BlockActivations {
   AttentionActivations attention;
   MlpActivations mlp;
   Recompute recompute = Recompute::none;
+  BlockShare share = {};
+
+  // That of the first branch there is: written by whoever comes before.
+  Place input() const { return share.attention ? attention.input : mlp.input; }
 };
+// A branch that is not computed takes no room.
 BlockActivations block_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
-                                   Recompute recompute = Recompute::none);
+                                   Recompute recompute = Recompute::none, const BlockShare& share = {});
 
 // What the weight half needs beside the activations, in the workspace: 11 C floats per row for GPT-2.
 struct BlockGradients {
   AttentionGradients attention;
   MlpGradients mlp;
 };
-BlockGradients block_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape);
+BlockGradients block_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
+                               const BlockShare& share = {});
 
-// Reads the input in the slot, writes out [R, C].
+// Reads the input in the slot, writes out [R, C]. A block without branches does nothing at all: its input is its output.
 template <class T>
 void block_forward(const LayerContext& context, int block, const BlockTensors<T>& weights, const BlockActivations& at,
                    const BlockMemory<T>& memory, Matrix<T> out);

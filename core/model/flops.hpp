@@ -4,6 +4,7 @@
 
 #include "core/model/model_config.hpp"
 #include "core/model/partition.hpp"
+#include "core/model/replication.hpp"
 
 namespace minipipe::core {
 
@@ -15,6 +16,11 @@ double block_flops_per_token(const ModelConfig& model, int sequence);
 // backward of a product is two products of the same size.
 double flops_per_microbatch(const ModelConfig& model, const TrainShape& shape, const StageLayers& layers);
 double flops_per_microbatch(const ModelConfig& model, const TrainShape& shape);
+
+// Of these what one replica does under SDP: products of what it does not compute, and weight gradients of what it does not
+// train, are left out. The whole number without.
+double active_flops_per_microbatch(const ModelConfig& model, const TrainShape& shape, const StageLayers& layers,
+                                   const ReplicaOptions& replication);
 
 // The product of the largest hidden linear layer (the first of the MLP): c[m, n] = a[m, k] b[n, k]^T.
 struct GemmShape {

@@ -19,39 +19,87 @@ Place head_gradient(BlockLayout& layout, const ModelConfig& model, const TrainSh
 }
 
 template <class T>
-void head_forward(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
-                  const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, Vector<T> losses) {
-  const Matrix<T> logits = memory.matrix(at.logits, context.model.vocab);
+void head_norm(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
+               const BlockMemory<T>& memory) {
   norm_forward<T>(context, weights.norm, at.norm, memory, memory.matrix(at.input, context.model.width));
+}
+
+template <class T>
+void head_losses(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
+                 const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, Vector<T> losses) {
+  const Matrix<T> logits = memory.matrix(at.logits, context.model.vocab);
   gemm<T>(context.space, false, true, T(1), memory.matrix(at.norm.out, context.model.width), weights.weight, T(0), logits);
   cross_entropy_loss<T>(context.space, losses, logits, targets);
+}
+
+template <class T>
+void head_forward(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
+                  const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, Vector<T> losses) {
+  head_norm<T>(context, weights, at, memory);
+  head_losses<T>(context, weights, at, memory, targets, losses);
+}
+
+template <class T>
+void head_backward_logits(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
+                          Place norm_gradient, const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, T loss_scale,
+                          Vector<T> losses) {
+  const Matrix<T> logits = memory.matrix(at.logits, context.model.vocab);
+  cross_entropy_gradient<T>(context.space, losses, logits, targets, loss_scale);
+  gemm<T>(context.space, false, false, T(1), logits, weights.weight, T(0), memory.matrix(norm_gradient, context.model.width));
+}
+
+template <class T>
+void head_backward_norm(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
+                        Place norm_gradient, const BlockMemory<T>& memory, Matrix<T> gradient) {
+  const int width = context.model.width;
+  norm_backward_input<T>(context, weights.norm, at.norm, memory, memory.matrix(at.input, width),
+                         memory.matrix(norm_gradient, width), gradient, false);
 }
 
 template <class T>
 void head_backward_input(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
                          Place norm_gradient, const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, T loss_scale,
                          Matrix<T> gradient, Vector<T> losses) {
-  const Matrix<T> logits = memory.matrix(at.logits, context.model.vocab);
-  const Matrix<T> work = memory.matrix(norm_gradient, context.model.width);
-  cross_entropy_gradient<T>(context.space, losses, logits, targets, loss_scale);
-  gemm<T>(context.space, false, false, T(1), logits, weights.weight, T(0), work);
-  norm_backward_input<T>(context, weights.norm, at.norm, memory, memory.matrix(at.input, context.model.width), work, gradient,
-                         false);
+  head_backward_logits<T>(context, weights, at, norm_gradient, memory, targets, loss_scale, losses);
+  head_backward_norm<T>(context, weights, at, norm_gradient, memory, gradient);
+}
+
+template <class T>
+void head_matrix_backward_weight(const LayerContext& context, const HeadTensors<T>& gradients, const HeadActivations& at,
+                                 const BlockMemory<T>& memory) {
+  gemm<T>(context.space, true, false, T(1), memory.matrix(at.logits, context.model.vocab),
+          memory.matrix(at.norm.out, context.model.width), T(1), gradients.weight);
+}
+
+template <class T>
+void head_norm_backward_weight(const LayerContext& context, const HeadTensors<T>& gradients, const HeadActivations& at,
+                               Place norm_gradient, const BlockMemory<T>& memory) {
+  const int width = context.model.width;
+  norm_backward_weight<T>(context, gradients.norm, at.norm, memory, memory.matrix(at.input, width),
+                          memory.matrix(norm_gradient, width));
 }
 
 template <class T>
 void head_backward_weight(const LayerContext& context, const HeadTensors<T>& gradients, const HeadActivations& at,
                           Place norm_gradient, const BlockMemory<T>& memory) {
-  const int width = context.model.width;
-  gemm<T>(context.space, true, false, T(1), memory.matrix(at.logits, context.model.vocab), memory.matrix(at.norm.out, width),
-          T(1), gradients.weight);
-  norm_backward_weight<T>(context, gradients.norm, at.norm, memory, memory.matrix(at.input, width),
-                          memory.matrix(norm_gradient, width));
+  head_matrix_backward_weight<T>(context, gradients, at, memory);
+  head_norm_backward_weight<T>(context, gradients, at, norm_gradient, memory);
 }
 
 #define MINIPIPE_INSTANTIATE(T)                                                                                            \
+  template void head_norm<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, const BlockMemory<T>&);   \
+  template void head_losses<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, const BlockMemory<T>&,  \
+                               ConstVector<std::int32_t>, Vector<T>);                                                      \
   template void head_forward<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, const BlockMemory<T>&, \
                                 ConstVector<std::int32_t>, Vector<T>);                                                     \
+  template void head_backward_logits<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, Place,         \
+                                        const BlockMemory<T>&, ConstVector<std::int32_t>, T, Vector<T>);                   \
+  template void head_backward_norm<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, Place,           \
+                                      const BlockMemory<T>&, Matrix<T>);                                                   \
+  template void head_matrix_backward_weight<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&,         \
+                                               const BlockMemory<T>&);                                                     \
+  template void head_norm_backward_weight<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, Place,    \
+                                             const BlockMemory<T>&);                                                       \
   template void head_backward_input<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, Place,          \
                                        const BlockMemory<T>&, ConstVector<std::int32_t>, T, Matrix<T>, Vector<T>);         \
   template void head_backward_weight<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, Place,         \

@@ -6,6 +6,7 @@
 
 #include "core/kernels/reduce.hpp"
 #include "core/model/fence.hpp"
+#include "core/model/microbatch_loss.hpp"
 #include "core/types/types.hpp"
 
 namespace minipipe::core {
@@ -21,23 +22,23 @@ class LossRecord {
     waiting_.reserve(capacity);
   }
 
-  // Enqueues the mean of `token_losses`; sums are in double and in a fixed order.
-  void add(const ExecutionSpace& space, std::int64_t microbatch, const Vector<float>& token_losses,
+  // Enqueues the sum of `token_losses`, of which `counted` are not zero by rule; sums are in double and in a fixed order.
+  void add(const ExecutionSpace& space, std::int64_t microbatch, std::int64_t counted, const Vector<float>& token_losses,
            const Vector<double>& workspace) {
     if (waiting_.size() == capacity_) collect(space);
     sum<float>(space, slice<double>(sums_, waiting_.size(), 1), token_losses, workspace, false);
-    waiting_.push_back(microbatch);
-    tokens_ = static_cast<double>(token_losses.size());
+    waiting_.push_back({microbatch, 0.0, counted});
   }
 
   // Waits and returns one mean at once.
-  double mean(const ExecutionSpace& space, const Vector<float>& token_losses, const Vector<double>& workspace) {
+  MicrobatchLoss now(const ExecutionSpace& space, std::int64_t microbatch, std::int64_t counted,
+                     const Vector<float>& token_losses, const Vector<double>& workspace) {
     const Vector<double> result = slice<double>(sums_, capacity_, 1);
     sum<float>(space, result, token_losses, workspace, false);
-    return read_scalar(space, result) / static_cast<double>(token_losses.size());
+    return {microbatch, mean(read_scalar(space, result), counted), counted};
   }
 
-  std::vector<std::pair<std::int64_t, double>> take(const ExecutionSpace& space) {
+  std::vector<MicrobatchLoss> take(const ExecutionSpace& space) {
     collect(space);
     return std::exchange(done_, {});
   }
@@ -45,20 +46,23 @@ class LossRecord {
   std::size_t bytes() const { return sums_.size() * sizeof(double); }
 
  private:
+  static double mean(double sum, std::int64_t counted) { return counted > 0 ? sum / static_cast<double>(counted) : 0.0; }
+
   void collect(const ExecutionSpace& space) {
     if (waiting_.empty()) return;
     if constexpr (!on_host) Kokkos::deep_copy(space, host_, sums_);
     fence_instance(space, "before losses are read on the host, because they were enqueued");
-    for (std::size_t i = 0; i < waiting_.size(); ++i) done_.emplace_back(waiting_[i], host_(i) / tokens_);
+    for (std::size_t i = 0; i < waiting_.size(); ++i) {
+      waiting_[i].loss = mean(host_(i), waiting_[i].tokens);
+      done_.push_back(waiting_[i]);
+    }
     waiting_.clear();
   }
 
   std::size_t capacity_;
   OwnedVector<double> sums_;
   OwnedVector<double>::HostMirror host_;
-  std::vector<std::int64_t> waiting_;
-  std::vector<std::pair<std::int64_t, double>> done_;
-  double tokens_ = 1;
+  std::vector<MicrobatchLoss> waiting_, done_;
 };
 
 }  // namespace minipipe::core

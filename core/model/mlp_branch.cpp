@@ -1,5 +1,6 @@
 #include "core/model/mlp_branch.hpp"
 
+#include "core/kernels/columns.hpp"
 #include "core/kernels/gelu.hpp"
 #include "core/kernels/swiglu.hpp"
 #include "core/linalg/gemm.hpp"
@@ -9,6 +10,30 @@ namespace minipipe::core {
 namespace {
 
 int up_maps(const Architecture& kind) { return kind.gated_mlp ? most_up_maps : 1; }
+
+int computed_features(const ModelConfig& model, const BlockShare& share) {
+  return share.features > 0 ? share.features : hidden_width(model);
+}
+
+int features_of(const std::vector<FeatureRun>& runs) {
+  int sum = 0;
+  for (const FeatureRun& run : runs) sum += run.count;
+  return sum;
+}
+
+// The trained columns of values [R, F]: the matrix itself, or the packed copy.
+template <class T>
+Matrix<T> trained_columns(const ExecutionSpace& space, const MlpGradients& work, const BlockMemory<T>& memory,
+                          const Matrix<T>& values) {
+  if (work.trained.empty()) return values;
+  const Matrix<T> packed = memory.matrix(work.packed, features_of(work.trained));
+  int column = 0;
+  for (const FeatureRun& run : work.trained) {
+    copy_columns<T>(space, packed, column, values, run.begin, run.count);
+    column += run.count;
+  }
+  return packed;
+}
 
 }  // namespace
 
@@ -21,27 +46,31 @@ MlpTensors<T> mlp_tensors(TensorCursor<T>& next) {
   return tensors;
 }
 
-MlpActivations mlp_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, Recompute recompute) {
-  const std::size_t rows = shape.rows(), hidden = rows * hidden_width(model);
+MlpActivations mlp_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, Recompute recompute,
+                               const BlockShare& share) {
+  MlpActivations at;
+  at.features = computed_features(model, share);
+  const std::size_t rows = shape.rows(), hidden = rows * static_cast<std::size_t>(at.features);
   const bool again = recompute == Recompute::block;
   const Lifetime until_weights = again ? Lifetime::pending : Lifetime::kept;
   const Lifetime until_inputs = again ? Lifetime::passing : Lifetime::kept;
-  MlpActivations at;
-  at.input = layout.take(until_weights, rows * model.width);
+  at.input = layout.take(!share.attention ? Lifetime::kept : until_weights, rows * model.width);
   at.norm = norm_places(layout, until_weights, model, shape);
   for (int map = 0; map < up_maps(architecture(model)); ++map) at.up[map] = layout.take(until_inputs, hidden);
   at.hidden = layout.take(until_weights, hidden);
   return at;
 }
 
-MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape) {
+MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, const BlockShare& share) {
   const std::size_t rows = shape.rows();
   MlpGradients at;
   at.norm = layout.take(Lifetime::pending, rows * model.width);
   for (int map = 0; map < up_maps(architecture(model)); ++map) {
-    at.up[map] = layout.take(Lifetime::pending, rows * hidden_width(model));
+    at.up[map] = layout.take(Lifetime::pending, rows * static_cast<std::size_t>(computed_features(model, share)));
   }
   at.down = layout.take(Lifetime::pending, rows * model.width);
+  at.trained = share.trained_features;
+  if (!at.trained.empty()) at.packed = layout.take(Lifetime::passing, rows * static_cast<std::size_t>(features_of(at.trained)));
   return at;
 }
 
@@ -49,7 +78,7 @@ template <class T>
 void mlp_activate(const LayerContext& context, const MlpTensors<T>& weights, const MlpActivations& at,
                   const BlockMemory<T>& memory) {
   const ExecutionSpace& space = context.space;
-  const int width = context.model.width, hidden = hidden_width(context.model);
+  const int width = context.model.width, hidden = at.features;
   norm_forward<T>(context, weights.norm, at.norm, memory, memory.matrix(at.input, width));
   const Matrix<T> norm = memory.matrix(at.norm.out, width), out = memory.matrix(at.hidden, hidden);
   const auto up = [&](int map) { return memory.matrix(at.up[map], hidden); };
@@ -66,8 +95,7 @@ template <class T>
 void mlp_branch_forward(const LayerContext& context, int block, const MlpTensors<T>& weights, const MlpActivations& at,
                         const BlockMemory<T>& memory, Matrix<T> out) {
   mlp_activate<T>(context, weights, at, memory);
-  linear_forward<T>(context.space, out, memory.matrix(at.hidden, hidden_width(context.model)), weights.down.weight,
-                    weights.down.bias);
+  linear_forward<T>(context.space, out, memory.matrix(at.hidden, at.features), weights.down.weight, weights.down.bias);
   dropout_residual_add<T>(context.space, flatten(out), flatten(memory.matrix(at.input, context.model.width)),
                           context.dropout(mlp_residual_dropout(block)));
 }
@@ -76,7 +104,7 @@ template <class T>
 void mlp_branch_backward_input(const LayerContext& context, int block, const MlpTensors<T>& weights, const MlpActivations& at,
                                const MlpGradients& work, const BlockMemory<T>& memory, Matrix<T> gradient) {
   const ExecutionSpace& space = context.space;
-  const int width = context.model.width, hidden = hidden_width(context.model);
+  const int width = context.model.width, hidden = at.features;
   const Matrix<T> down = memory.matrix(work.down, width);
   const auto up = [&](int map) { return memory.matrix(at.up[map], hidden); };
   const auto up_gradient = [&](int map) { return memory.matrix(work.up[map], hidden); };
@@ -101,12 +129,13 @@ void mlp_branch_backward_input(const LayerContext& context, int block, const Mlp
 template <class T>
 void mlp_branch_backward_weight(const LayerContext& context, const MlpTensors<T>& gradients, const MlpActivations& at,
                                 const MlpGradients& work, const BlockMemory<T>& memory) {
-  const int width = context.model.width, hidden = hidden_width(context.model);
+  const int width = context.model.width, hidden = at.features;
   linear_backward_weight<T>(context.space, gradients.down.weight, gradients.down.bias, memory.matrix(work.down, width),
-                            memory.matrix(at.hidden, hidden));
+                            trained_columns<T>(context.space, work, memory, memory.matrix(at.hidden, hidden)));
   for (int map = 0; map < up_maps(architecture(context.model)); ++map) {
     linear_backward_weight<T>(context.space, gradients.up[map].weight, gradients.up[map].bias,
-                              memory.matrix(work.up[map], hidden), memory.matrix(at.norm.out, width));
+                              trained_columns<T>(context.space, work, memory, memory.matrix(work.up[map], hidden)),
+                              memory.matrix(at.norm.out, width));
   }
   norm_backward_weight<T>(context, gradients.norm, at.norm, memory, memory.matrix(at.input, width),
                           memory.matrix(work.norm, width));

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "core/model/block_memory.hpp"
+#include "core/model/block_share.hpp"
 #include "core/model/layer_context.hpp"
 #include "core/model/linear.hpp"
 #include "core/model/norm.hpp"
@@ -31,16 +32,23 @@ struct MlpActivations {
   NormPlaces norm;   // its output [R, C]
   UpMaps<Place> up;  // [R, F]
   Place hidden;      // [R, F]: the activation's output
+  int features = 0;  // F
 };
-MlpActivations mlp_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, Recompute recompute);
+// `share`: of its block. Where no attention branch comes before, the input is the block's.
+MlpActivations mlp_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, Recompute recompute,
+                               const BlockShare& share = {});
 
 // The output gradient of each layer that has parameters: what the weight half needs beside the activations.
 struct MlpGradients {
   Place norm;        // [R, C]
   UpMaps<Place> up;  // [R, F]
   Place down;        // [R, C]
+  // Only these hidden features are trained (empty: all): the gradients' tensors are [f, C], [f] and [C, f].
+  std::vector<FeatureRun> trained = {};
+  Place packed;  // [R, f]: their columns side by side
 };
-MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape);
+MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
+                           const BlockShare& share = {});
 
 // From the input to the activation's output: all that the backward needs.
 template <class T>

@@ -4,6 +4,8 @@
 
 #include "core/kernels/reduce.hpp"
 #include "core/model/optimizer_layout.hpp"
+#include "core/model/parameter_store.hpp"
+#include "core/model/replica_layout.hpp"
 #include "core/model/weight_versions.hpp"
 
 namespace minipipe::core {
@@ -14,7 +16,8 @@ constexpr std::size_t losses_kept = 64;
 
 }  // namespace
 
-StageLayout::StageLayout(const KokkosStageOptions& options) {
+StageLayout::StageLayout(const KokkosStageOptions& options)
+    : shares(block_shares(options.model, options.layers, options.replication)) {
   const ModelConfig& model = options.model;
   const TrainShape& shape = options.shape;
   const StageLayers& layers = options.layers;
@@ -35,8 +38,8 @@ StageLayout::StageLayout(const KokkosStageOptions& options) {
     layout.scratch = {};
   };
   for (int b = 0; b < layers.blocks; ++b) {
-    blocks.push_back(block_activations(layout, model, shape, options.recompute));
-    block_gradients.push_back(core::block_gradients(layout, model, shape));
+    blocks.push_back(block_activations(layout, model, shape, options.recompute, shares[b]));
+    block_gradients.push_back(core::block_gradients(layout, model, shape, shares[b]));
     next_layer();
   }
   if (layers.head) {
@@ -46,36 +49,51 @@ StageLayout::StageLayout(const KokkosStageOptions& options) {
   next_layer();
   slot_floats = layout.slot.end();
   if (options.split_backward) workspaces = options.activation_slots;
+  if (options.replication.sdp()) plan_evaluation(options);
   if (layers.blocks > 0 && architecture(model).rotary) {
     rotary = static_cast<std::size_t>(shape.sequence) * head_size(model);
   }
 
-  const std::vector<ParameterEntry> entries = parameter_list(model, layers);
+  const auto owned = owned_square_pieces(ReplicaLayout(model, layers, options.replication));
   std::size_t largest = 0;
-  for (const ParameterEntry& entry : entries) largest = std::max(largest, entry.size);
+  for (const TensorPiece& part : owned) largest = std::max(largest, static_cast<std::size_t>(part.piece.floats()));
   if (layers.head) {
     token_losses = rows;
     loss_capacity = losses_kept;
     largest = std::max(largest, rows);
   }
-  squares = entries.size();
+  squares = owned.size();
   sum_workspace = static_cast<std::size_t>(core::sum_workspace(static_cast<std::int64_t>(largest)));
+}
+
+void StageLayout::plan_evaluation(const KokkosStageOptions& options) {
+  const TrainShape& shape = options.shape;
+  BlockLayout block, last;
+  if (options.layers.blocks > 0) evaluation_block = block_activations(block, options.model, shape);
+  if (options.layers.head) {
+    // Its input is where the blocks' is: both are first.
+    evaluation_head = head_activations(last, options.model, shape);
+  }
+  evaluation_floats = std::max(block.slot.end(), last.slot.end());
+  const std::size_t slots = static_cast<std::size_t>(options.activation_slots) * slot_floats;
+  evaluation_memory = evaluation_floats > slots ? evaluation_floats : 0;
 }
 
 StageBytes planned_memory(const KokkosStageOptions& options) {
   const StageLayout layout(options);
-  const std::vector<ParameterEntry> entries = parameter_list(options.model, options.layers);
-  const OptimizerLayout optimizer(entries, options.optimizer);
-  const std::size_t buffer = buffer_floats(entries) * sizeof(float);
+  const ReplicaLayout replica(options.model, options.layers, options.replication);
+  const OptimizerLayout optimizer(replica, options.optimizer);
+  const ParameterBytes stored = planned_parameter_bytes(replica, optimizer);
   StageBytes bytes;
-  bytes.parameters = buffer;
-  bytes.gradients = buffer;
-  bytes.optimizer = buffer + optimizer.second_moment_floats * sizeof(float) + muon_memory_bytes<float>(optimizer.matrices);
-  bytes.weight_versions = static_cast<std::size_t>(extra_weight_buffers(options)) * buffer;
+  bytes.parameters = stored.parameters;
+  bytes.gradients = stored.gradients;
+  bytes.optimizer = stored.optimizer + muon_memory_bytes<float>(optimizer.matrices);
+  bytes.weight_versions = static_cast<std::size_t>(extra_weight_buffers(options)) *
+                          static_cast<std::size_t>(replica.parameter_floats) * sizeof(float);
   const auto slots = static_cast<std::size_t>(options.activation_slots);
   const std::size_t floats = slots * layout.slot_floats +
                              static_cast<std::size_t>(layout.workspaces) * layout.workspace_floats + layout.scratch_floats +
-                             layout.token_losses;
+                             layout.evaluation_memory + layout.token_losses;
   const std::size_t doubles =
       (layout.loss_capacity > 0 ? layout.loss_capacity + 1 : 0) + layout.squares + layout.sum_workspace + layout.rotary;
   bytes.activations = floats * sizeof(float) + slots * layout.slot_integers * sizeof(std::int32_t) + doubles * sizeof(double);

@@ -19,6 +19,16 @@ struct StageLayout {
   HeadActivations head{};
   std::size_t slot_floats = 0;
 
+  // What this replica computes and trains.
+  std::vector<BlockShare> shares;
+
+  // SDP evaluates the full model: one block's activations, which all blocks share and then the head, in the memory of the
+  // slots if they fit there, else in memory of their own.
+  BlockActivations evaluation_block{};
+  HeadActivations evaluation_head{};
+  std::size_t evaluation_floats = 0;
+  std::size_t evaluation_memory = 0;  // floats of their own memory
+
   // The integers of a slot: tokens on the first stage, targets on the last.
   std::size_t tokens = 0;
   std::size_t targets = 0;
@@ -45,6 +55,9 @@ struct StageLayout {
   // For the sums of squares of gradients, in doubles.
   std::size_t squares = 0;
   std::size_t sum_workspace = 0;
+
+ private:
+  void plan_evaluation(const KokkosStageOptions& options);
 };
 
 }  // namespace minipipe::core

@@ -5,6 +5,7 @@
 #include "core/model/model_config.hpp"
 #include "core/model/partition.hpp"
 #include "core/model/recompute.hpp"
+#include "core/model/replication.hpp"
 #include "core/optim/adamw.hpp"
 #include "core/optim/learning_rate.hpp"
 #include "core/optim/optimizer.hpp"
@@ -58,6 +59,7 @@ struct KokkosStageOptions {
   int weight_copies = 1;                 // stashed: versions there is room for, the newest included (N - i + 1)
   PipeMareOptions pipemare;              // corrected only
   std::int64_t synchronous_updates = 0;  // the first updates belong to a flush schedule: the rule holds from then on
+  ReplicaOptions replication;
   MessageMemory messages;
 };
 

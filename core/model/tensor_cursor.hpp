@@ -17,6 +17,9 @@ class TensorCursor {
   TensorCursor(const Vector<T>& buffer, const ModelConfig& model, const std::vector<ParameterEntry>& entries)
       : buffer_(buffer), kind_(architecture(model)), entries_(entries) {}
 
+  // The tensors that follow lie in this buffer.
+  void go_on_in(const Vector<T>& buffer) { buffer_ = buffer; }
+
   const Architecture& kind() const { return kind_; }
   Vector<T> vector() {
     const ParameterEntry& entry = entries_.at(next_++);

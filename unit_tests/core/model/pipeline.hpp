@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -61,7 +62,9 @@ inline KokkosStageOptions small_llama() {
 // All stages of a model in this process, one after another on the same thread.
 class Pipeline {
  public:
-  Pipeline(KokkosStageOptions options, int count, const std::vector<int>& partition = {})
+  // `adjust` may change the options of each stage.
+  Pipeline(KokkosStageOptions options, int count, const std::vector<int>& partition = {},
+           const std::function<void(KokkosStageOptions&)>& adjust = {})
       : source(options.shape, options.model.vocab), window_(options.window), slots_(options.activation_slots) {
     const auto layers = partition_model(options.model, options.shape.sequence, count, partition);
     const std::size_t floats = static_cast<std::size_t>(options.shape.rows()) * options.model.width;
@@ -78,7 +81,9 @@ class Pipeline {
       if (s > 0) options.messages.gradient_out = gradients_[s - 1];
       if (s + 1 < count) options.messages.activation_out = activations_[s];
       if (s + 1 < count) options.messages.gradient_in = gradients_[s];
-      stages.push_back(std::make_unique<KokkosStage>(options, source));
+      KokkosStageOptions own = options;
+      if (adjust) adjust(own);
+      stages.push_back(std::make_unique<KokkosStage>(own, source));
     }
   }
 
@@ -108,7 +113,7 @@ class Pipeline {
   // Mean losses of the last stage since the last call.
   std::vector<double> take_losses() {
     std::vector<double> losses;
-    for (const auto& [microbatch, loss] : stages.back()->take_losses()) losses.push_back(loss);
+    for (const auto& [microbatch, loss, tokens] : stages.back()->take_losses()) losses.push_back(loss);
     return losses;
   }
 

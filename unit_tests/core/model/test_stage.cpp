@@ -164,7 +164,7 @@ TEST(Stage, GradientSquaresAreReportedByTensor) {
   ASSERT_EQ(squares.size(), 1u);
   EXPECT_EQ(squares[0].update, 0);
   ASSERT_EQ(squares[0].squares.size(), expected.size());
-  for (std::size_t e = 0; e < expected.size(); ++e) EXPECT_NEAR(squares[0].squares[e], expected[e], 1e-12 * expected[e]);
+  for (std::size_t e = 0; e < expected.size(); ++e) EXPECT_NEAR(squares[0].squares[e].sum, expected[e], 1e-12 * expected[e]);
   EXPECT_TRUE(stage.take_gradient_squares().empty());
 }
 
@@ -190,7 +190,7 @@ TEST(Stage, GlobalClippingDoesNotDependOnTheNumberOfStages) {
       }
     }
     for (const auto& stage : pipeline.stages) {
-      stage->set_global_squares([&](const std::vector<double>& mine) {
+      stage->set_global_squares([&](const std::vector<TensorSquares>& mine) {
         asked += mine.size();
         double total = 0;
         for (const double square : all) total += square;
@@ -249,12 +249,12 @@ TEST(Stage, EvaluationGivesTheForwardLossWithoutDropout) {
     }
     const auto losses = pipeline.stages.back()->take_evaluation_losses();
     ASSERT_EQ(losses.size(), 1u);
-    EXPECT_EQ(losses[0].first, 5);
-    EXPECT_EQ(expected, std::vector<double>{losses[0].second});
+    EXPECT_EQ(losses[0].microbatch, 5);
+    EXPECT_EQ(expected, std::vector<double>{losses[0].loss});
     ASSERT_EQ(tokens.size(), static_cast<std::size_t>(options.shape.rows()));
     double sum = 0;
     for (const float loss : tokens) sum += loss;
-    EXPECT_NEAR(sum / static_cast<double>(tokens.size()), losses[0].second, 1e-6);
+    EXPECT_NEAR(sum / static_cast<double>(tokens.size()), losses[0].loss, 1e-6);
     EXPECT_TRUE(pipeline.take_losses().empty());
   }
 }
@@ -277,9 +277,9 @@ TEST(Stage, KeepsMoreLossesThanFitOnTheDevice) {
   for (int k = 0; k < 150; ++k) pipeline.forward(k);
   const auto losses = pipeline.stages[0]->take_losses();
   ASSERT_EQ(losses.size(), 150u);
-  for (int k = 0; k < 150; ++k) EXPECT_EQ(losses[k].first, k);
+  for (int k = 0; k < 150; ++k) EXPECT_EQ(losses[k].microbatch, k);
   pipeline.forward(70);
-  EXPECT_EQ(pipeline.take_losses(), std::vector<double>{losses[70].second});
+  EXPECT_EQ(pipeline.take_losses(), std::vector<double>{losses[70].loss});
 }
 
 TEST(Stage, MemoryIsWhatWasPlanned) {

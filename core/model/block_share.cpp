@@ -1,0 +1,63 @@
+#include "core/model/block_share.hpp"
+
+#include <algorithm>
+
+#include "core/model/parameter_list.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+// The tensors of a list that belong to the stage's blocks, with the block's number.
+template <class Visit>
+void for_block_tensors(const std::vector<ParameterEntry>& entries, int blocks, const Visit& visit) {
+  for (const ParameterEntry& entry : entries) {
+    const int block = entry.layer - StageLayerNumbers::block(0);
+    if (block >= 0 && block < blocks) visit(static_cast<std::size_t>(block), entry);
+  }
+}
+
+// The matrix to the hidden features: its rows are theirs.
+bool up_matrix(const ParameterEntry& entry) { return entry.neurons == NeuronAxis::rows && entry.shape.size() > 1; }
+
+std::vector<FeatureRun> runs_of(const ParameterEntry& entry) {
+  std::vector<FeatureRun> runs;
+  for (const Slab& slab : entry.slabs) {
+    if (!runs.empty() && runs.back().begin + runs.back().count == slab.full_row) {
+      runs.back().count += slab.rows;
+    } else {
+      runs.push_back({slab.full_row, slab.rows});
+    }
+  }
+  return runs;
+}
+
+}  // namespace
+
+std::vector<BlockShare> block_shares(const ModelConfig& model, const StageLayers& layers, const ReplicaOptions& replication) {
+  const auto blocks = static_cast<std::size_t>(layers.blocks);
+  if (!replication.sdp()) return std::vector<BlockShare>(blocks);
+  const std::vector<ParameterEntry> all = split_parameter_list(model, layers, replication);
+  const std::vector<ParameterEntry> held = held_parameter_list(all, replication);
+  const int hidden = hidden_width(model);
+  std::vector<BlockShare> shares(blocks, BlockShare{false, false, false, false});
+  for_block_tensors(held, layers.blocks, [&](std::size_t b, const ParameterEntry& entry) {
+    (entry.mlp ? shares[b].mlp_trained : shares[b].attention_trained) = true;
+    if (!up_matrix(entry) || entry.shape[0] == hidden) return;
+    if (replication.forward_masking()) {
+      shares[b].features = entry.shape[0];
+    } else {
+      shares[b].trained_features = runs_of(entry);
+    }
+  });
+  for_block_tensors(replication.forward_masking() ? held : all, layers.blocks, [&](std::size_t b, const ParameterEntry& entry) {
+    (entry.mlp ? shares[b].mlp : shares[b].attention) = true;
+  });
+  return shares;
+}
+
+bool holds_everything(const std::vector<BlockShare>& shares) {
+  return std::all_of(shares.begin(), shares.end(), [](const BlockShare& share) { return share == BlockShare(); });
+}
+
+}  // namespace minipipe::core

@@ -1,0 +1,163 @@
+// Forward and backward passes of a stage.
+#include <algorithm>
+#include <string>
+
+#include "core/kernels/elementwise.hpp"
+#include "core/model/stage_implementation.hpp"
+#include "schedules/error.hpp"
+
+namespace minipipe::core {
+
+void KokkosStage::Implementation::begin(std::int64_t microbatch, bool training) {
+  if (sharded() && exchange == nullptr) {
+    throw RunError("a stage whose parameters are sharded needs an exchange between its replicas before the first pass");
+  }
+  microbatch_ = microbatch;
+  context.microbatch = options.replication.global_microbatch(microbatch);
+  context.training = training;
+}
+
+KokkosStage::Implementation::Fetches KokkosStage::Implementation::forward_fetches() const {
+  std::vector<int> order;
+  if (layers().embedding) order.push_back(StageLayerNumbers::embedding);
+  for (int b = 0; b < layers().blocks; ++b) order.push_back(StageLayerNumbers::block(b));
+  if (layers().head) order.push_back(StageLayerNumbers::head(layers()));
+  if (tied_head()) order.push_back(StageLayerNumbers::embedding);
+  return {sharded() ? exchange : nullptr, std::move(order)};
+}
+
+KokkosStage::Implementation::Fetches KokkosStage::Implementation::backward_fetches() const {
+  std::vector<int> order;
+  if (tied_head()) order.push_back(StageLayerNumbers::embedding);
+  if (layers().head) order.push_back(StageLayerNumbers::head(layers()));
+  for (int b = layers().blocks - 1; b >= 0; --b) order.push_back(StageLayerNumbers::block(b));
+  return {sharded() ? exchange : nullptr, std::move(order)};
+}
+
+void KokkosStage::Implementation::gradient_done(int layer, bool last) {
+  if (exchange == nullptr) return;
+  exchange->gradient_done(layer, last);
+  exchange->progress();
+}
+
+// Where the output of the layer before block `block` goes (block = number of blocks: the layer before the head): to the next
+// branch that is computed.
+Matrix<float> KokkosStage::Implementation::input_of(int block, int slot, int output) const {
+  const int width = options.model.width;
+  for (int b = block; b < layers().blocks; ++b) {
+    if (layout.shares[b].any()) return memory(slot).matrix(layout.blocks[b].input(), width);
+  }
+  if (layers().head) return memory(slot).matrix(layout.head.input, width);
+  return message(options.messages.activation_out, output);
+}
+
+void KokkosStage::Implementation::load_batch(BatchSource& from, int slot) {
+  if (layout.slot_integers == 0) return;
+  std::int32_t* host = host_integers.data() + static_cast<std::size_t>(slot) * layout.slot_integers;
+  from.batch(context.microbatch, layers().embedding ? host + layout.tokens : nullptr,
+             layers().head ? host + layout.targets : nullptr);
+  if (layers().head) {
+    counted = std::count_if(host + layout.targets, host + layout.targets + rows(), [](std::int32_t t) { return t >= 0; });
+    const std::int64_t told = from.counted_tokens(context.microbatch);
+    if (counted != (told < 0 ? rows() : told)) {
+      throw RunError("microbatch " + std::to_string(context.microbatch) + " has " + std::to_string(counted) +
+                     " counted tokens, but its source says " + std::to_string(told < 0 ? rows() : told));
+    }
+  }
+  if constexpr (!on_host) {
+    using Host = Kokkos::View<const std::int32_t*, Kokkos::LayoutRight, HostSpace, Unmanaged>;
+    Kokkos::deep_copy(space, integers.slot(slot), Host(host, layout.slot_integers));
+  }
+}
+
+void KokkosStage::Implementation::run_forward(BatchSource& from, int slot, int input, int output,
+                                              const StageTensors<float>& with) {
+  load_batch(from, slot);
+  Fetches weights_of = forward_fetches();
+  if (layers().embedding) {
+    weights_of.next();
+    embedding_layer_forward<float>(context, with.embedding, tokens(slot), input_of(0, slot, output));
+    progress();
+  } else {
+    copy<float>(space, flatten(input_of(0, slot, output)), flatten(message(options.messages.activation_in, input)));
+  }
+  for (int b = 0; b < layers().blocks; ++b) {
+    weights_of.next();
+    if (!layout.shares[b].any()) continue;
+    block_forward<float>(context, layers().first_block + b, with.blocks[b], layout.blocks[b], memory(slot),
+                         input_of(b + 1, slot, output));
+    progress();
+  }
+  if (layers().head) {
+    weights_of.next();
+    head_norm<float>(context, with.head, layout.head, memory(slot));
+    if (tied_head()) weights_of.next();
+    head_losses<float>(context, with.head, layout.head, memory(slot), targets(slot), token_losses);
+  }
+}
+
+void KokkosStage::Implementation::run_backward_input(int slot, int gradient_input, int gradient_output, bool whole,
+                                                     const StageTensors<float>& with) {
+  Fetches weights_of = backward_fetches();
+  const Matrix<float> gradient =
+      layers().embedding ? running_gradient(slot) : message(options.messages.gradient_out, gradient_output);
+  if (layers().head) {
+    const float scale = static_cast<float>(1.0 / (static_cast<double>(rows()) * static_cast<double>(options.window)));
+    weights_of.next();
+    head_backward_logits<float>(context, with.head, layout.head, layout.head_gradient, memory(slot), targets(slot), scale,
+                                token_losses);
+    if (tied_head()) weights_of.next();
+    head_backward_norm<float>(context, with.head, layout.head, layout.head_gradient, memory(slot), gradient);
+    progress();
+    if (whole) head_weight(slot);
+  } else {
+    copy<float>(space, flatten(gradient), flatten(message(options.messages.gradient_in, gradient_input)));
+  }
+  for (int b = layers().blocks - 1; b >= 0; --b) {
+    weights_of.next();
+    if (layout.shares[b].any()) {
+      block_backward_input<float>(context, layers().first_block + b, with.blocks[b], layout.blocks[b],
+                                  layout.block_gradients[b], memory(slot), gradient);
+      progress();
+    }
+    if (whole) block_weight(b, slot);
+  }
+  if (whole && layers().embedding) embedding_weight(slot);
+}
+
+void KokkosStage::Implementation::run_backward_weight(int slot) {
+  if (layers().head) head_weight(slot);
+  for (int b = layers().blocks - 1; b >= 0; --b) block_weight(b, slot);
+  if (layers().embedding) embedding_weight(slot);
+}
+
+// A tied head's matrix belongs to the embedding. Where layers have gradient buffers in turn, each part is handed on for itself.
+void KokkosStage::Implementation::head_weight(int slot) {
+  const int layer = StageLayerNumbers::head(layers());
+  const bool apart = tied_head() && sharded();
+  gradient_begins(layer);
+  if (!apart) head_matrix_backward_weight<float>(context, gradients.head, layout.head, memory(slot));
+  head_norm_backward_weight<float>(context, gradients.head, layout.head, layout.head_gradient, memory(slot));
+  gradient_done(layer, last_of_window());
+  if (!apart) return;
+  gradient_begins(StageLayerNumbers::embedding);
+  head_matrix_backward_weight<float>(context, gradients.head, layout.head, memory(slot));
+  gradient_done(StageLayerNumbers::embedding, false);
+}
+
+void KokkosStage::Implementation::block_weight(int b, int slot) {
+  const int layer = StageLayerNumbers::block(b);
+  gradient_begins(layer);
+  if (layout.shares[b].any()) {
+    block_backward_weight<float>(context, gradients.blocks[b], layout.blocks[b], layout.block_gradients[b], memory(slot));
+  }
+  gradient_done(layer, last_of_window());
+}
+
+void KokkosStage::Implementation::embedding_weight(int slot) {
+  gradient_begins(StageLayerNumbers::embedding);
+  embedding_layer_backward_weight<float>(context, gradients.embedding, tokens(slot), running_gradient(slot));
+  gradient_done(StageLayerNumbers::embedding, last_of_window());
+}
+
+}  // namespace minipipe::core

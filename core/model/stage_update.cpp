@@ -1,0 +1,109 @@
+// The optimizer step of a stage: norm, clipping, step.
+#include <algorithm>
+#include <cmath>
+
+#include "core/kernels/elementwise.hpp"
+#include "core/kernels/reduce.hpp"
+#include "core/model/fence.hpp"
+#include "core/model/stage_implementation.hpp"
+#include "schedules/error.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+// From the piece's first element to the end of its last run.
+Vector<float> from_piece(const Vector<float>& array, const Piece& piece) {
+  return slice<float>(array, piece.offset, (piece.rows - 1) * piece.stride + piece.columns);
+}
+
+}  // namespace
+
+double KokkosStage::Implementation::gradient_scale(const std::vector<int>& replicas, std::int64_t update) const {
+  ReplicaOptions other = options.replication;
+  std::int64_t tokens = 0;
+  for (const int replica : replicas) {
+    other.replica = replica;
+    for (std::int64_t k = 0; k < options.window; ++k) {
+      const std::int64_t told = source.counted_tokens(other.global_microbatch(update * options.window + k));
+      tokens += told < 0 ? rows() : told;
+    }
+  }
+  return tokens > 0 ? static_cast<double>(rows() * options.window) / static_cast<double>(tokens) : 0.0;
+}
+
+// Where nobody reduces gradients, nobody has weighted them by tokens either.
+double KokkosStage::Implementation::unreduced_scale(std::int64_t update) const {
+  const ReplicaOptions& replication = options.replication;
+  if (exchange != nullptr && !(replication.sdp() && replication.average_period > 0)) return 1.0;
+  return gradient_scale({replication.replica}, update);
+}
+
+// Parts of one tensor are added up in their order.
+std::vector<TensorSquares> KokkosStage::Implementation::gradient_squares(double scale) {
+  for (std::size_t p = 0; p < square_parts.size(); ++p) {
+    const Piece& piece = square_parts[p].piece;
+    const Vector<double> sum = slice<double>(squares, static_cast<std::int64_t>(p), 1);
+    const Vector<float> values = from_piece(square_parts[p].array, piece);
+    if (piece.rows == 1) {
+      sum_of_squares<float>(space, sum, values, sum_workspace, false);
+    } else {
+      sum_of_squares<float>(space, sum, values, piece.rows, piece.columns, piece.stride, sum_workspace, false);
+    }
+  }
+  if constexpr (!on_host) Kokkos::deep_copy(space, host_squares, squares);
+  fence_instance(space, "before sums of squares are read on the host, because they were enqueued");
+  std::vector<TensorSquares> sums;
+  for (std::size_t p = 0; p < square_parts.size(); ++p) {
+    const int index = square_parts[p].global_index;
+    if (sums.empty() || sums.back().global_index != index) sums.push_back({index, 0.0});
+    sums.back().sum += scale * scale * host_squares(p);
+  }
+  return sums;
+}
+
+// The factor that brings the norm down to options.clip_norm.
+double KokkosStage::Implementation::clip_factor(const std::vector<TensorSquares>& mine) {
+  if (options.clip == Clip::none) return 1.0;
+  double total = 0;
+  if (options.clip == Clip::stage) {
+    const std::vector<ParameterEntry>& tensors = store.layout().full;
+    std::vector<double> sums(tensors.size(), 0.0);
+    for (const TensorSquares& part : mine) {
+      const auto at = std::lower_bound(tensors.begin(), tensors.end(), part.global_index,
+                                       [](const ParameterEntry& entry, int index) { return entry.global_index < index; });
+      sums[static_cast<std::size_t>(at - tensors.begin())] += part.sum;
+    }
+    if (exchange != nullptr && options.replication.replicas > 1) sums = exchange->sum_over_replicas(sums);
+    for (const double sum : sums) total += sum;
+  } else {
+    if (!combine_squares) throw RunError("clipping by the global norm needs set_global_squares() before the first update");
+    total = combine_squares(mine);
+  }
+  return std::min(1.0, options.clip_norm / (std::sqrt(total) + 1e-6));
+}
+
+void KokkosStage::Implementation::optimizer_step(double rate, std::int64_t step, double factor) {
+  const OptimizerLayout& by = store.optimizer();
+  const auto update = options.optimizer == OptimizerKind::nadam ? nadam_update<float> : adamw_update<float>;
+  update(space, store.parameters(), store.first_moment(), store.second_moment(), store.gradients(), by.ranges, options.adamw,
+         rate, step, factor);
+  const double peak = options.learning_rate.peak;
+  const double muon_rate = peak > 0 ? rate * options.muon.learning_rate / peak : 0.0;
+  muon_update<float>(space, store.parameters(), store.first_moment(), store.gradients(), by.matrices, options.muon,
+                     options.adamw.weight_decay, muon_rate, factor, muon_memory.workspace());
+}
+
+void KokkosStage::Implementation::update(std::int64_t update, double rate) {
+  const double scale = unreduced_scale(update);
+  GradientSquares record{update, gradient_squares(scale)};
+  const double factor = clip_factor(record.squares) * scale;
+  squares_taken.push_back(std::move(record));
+  versions.before_update();
+  optimizer_step(rate, update + 1, factor);
+  versions.after_update(update);
+  if (exchange != nullptr) exchange->weights_changed(update);
+  fill<float>(space, store.gradients(), 0.0f);
+}
+
+}  // namespace minipipe::core
