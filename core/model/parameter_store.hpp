@@ -44,6 +44,14 @@ struct SquarePart {
   Piece piece;
 };
 
+// The same without an array.
+struct TensorPiece {
+  int global_index = 0;
+  Piece piece;
+};
+// See ParameterStore::owned_squares; places in the gradients' array.
+std::vector<TensorPiece> owned_square_pieces(const ReplicaLayout& layout);
+
 struct ParameterBytes {
   std::size_t parameters = 0;  // buffers of gathered and of evaluated layers included
   std::size_t gradients = 0;   // buffers of layers included

@@ -114,16 +114,22 @@ std::vector<StoredPart> parts_of(const ParameterStore& store, bool owned) {
 std::vector<StoredPart> ParameterStore::owned_parts() const { return parts_of(*this, true); }
 std::vector<StoredPart> ParameterStore::all_parts() const { return parts_of(*this, false); }
 
-std::vector<SquarePart> ParameterStore::owned_squares() const {
-  const bool in_shards = layout_.options.sharded() || layout_.zero1();
-  std::vector<SquarePart> parts;
-  for (const Run& run : runs_of(layout_, in_shards ? Choice::shard : Choice::owned)) {
-    Pieces places = layout_.sharded_gradients() ? Pieces{in_shard(run, layout_)} : cut(run.bucket->gradients, run.from, run.to);
+std::vector<TensorPiece> owned_square_pieces(const ReplicaLayout& layout) {
+  const bool in_shards = layout.options.sharded() || layout.zero1();
+  std::vector<TensorPiece> parts;
+  for (const Run& run : runs_of(layout, in_shards ? Choice::shard : Choice::owned)) {
+    Pieces places = layout.sharded_gradients() ? Pieces{in_shard(run, layout)} : cut(run.bucket->gradients, run.from, run.to);
     for (Piece& piece : places) {
-      if (!layout_.sharded_gradients()) piece.offset += layout_.gradient_layer_offsets[run.bucket->first_layer];
-      parts.push_back({layout_.full[run.slab->entry].global_index, gradients_, piece});
+      if (!layout.sharded_gradients()) piece.offset += layout.gradient_layer_offsets[run.bucket->first_layer];
+      parts.push_back({layout.full[run.slab->entry].global_index, piece});
     }
   }
+  return parts;
+}
+
+std::vector<SquarePart> ParameterStore::owned_squares() const {
+  std::vector<SquarePart> parts;
+  for (const TensorPiece& part : owned_square_pieces(layout_)) parts.push_back({part.global_index, gradients_, part.piece});
   return parts;
 }
 

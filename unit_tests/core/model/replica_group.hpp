@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -56,6 +58,7 @@ class ReplicaGroup {
   }
 
   void step(std::int64_t update) {
+    update_ = update;
     for (const auto& stage : stages) {
       for (std::int64_t k = 0; k < window_; ++k) {
         const std::int64_t microbatch = update * window_ + k;
@@ -66,6 +69,7 @@ class ReplicaGroup {
       stage->complete_output();
     }
     if (!layout(0).options.sharded()) reduce(update);
+    all_squares = squares_of_all();
     for (const auto& stage : stages) {
       stage->update(update);
       stage->complete_output();
@@ -99,6 +103,8 @@ class ReplicaGroup {
   }
 
   std::vector<std::unique_ptr<KokkosStage>> stages;
+  // Sums of squares of the gradients of the last update by tensor, each element counted by its owner.
+  std::vector<double> all_squares;
   int calls_of_gradient_done = 0, calls_with_last = 0;
 
  private:
@@ -128,7 +134,7 @@ class ReplicaGroup {
     bool gradients_ready(std::int64_t) override { return true; }
     void weights_changed(std::int64_t) override {}
     bool weights_ready() override { return true; }
-    std::vector<double> sum_over_replicas(const std::vector<double>& mine) override { return mine; }
+    std::vector<double> sum_over_replicas(const std::vector<double>& mine) override { return group_.add_squares(mine); }
     void progress() override {}
     std::size_t bytes() const override { return 0; }
 
@@ -162,7 +168,7 @@ class ReplicaGroup {
       const Bucket& mine = layout(replica).layers[layer][b];
       if (mine.number_of(replica) < 0) continue;
       const std::vector<float> values = read_pieces(stage.parameters().layer_gradients(layer), mine.gradients);
-      const double scale = stage.gradient_scale(mine.holders, 0);
+      const double scale = stage.gradient_scale(mine.holders, update_);
       for (const int holder : mine.holders) {
         const Bucket& bucket = layout(holder).layers[layer][b];
         const Vector<float> target = shard(holder, bucket, stages[holder]->parameters().gradients());
@@ -173,6 +179,22 @@ class ReplicaGroup {
         write_pieces(target, whole, sums);
       }
     }
+  }
+
+  std::vector<double> squares_of_all() const {
+    std::vector<double> sums(layout(0).full.size(), 0.0);
+    for (const auto& stage : stages) {
+      for (const SquarePart& part : stage->parameters().owned_squares()) {
+        for (const float g : read_pieces(part.array, {part.piece})) sums.at(part.global_index) += static_cast<double>(g) * g;
+      }
+    }
+    return sums;
+  }
+  // Replicas run one after another: what the others would send is known beforehand.
+  std::vector<double> add_squares(const std::vector<double>& mine) const {
+    EXPECT_EQ(mine.size(), all_squares.size());
+    for (std::size_t t = 0; t < mine.size(); ++t) EXPECT_LE(mine[t], all_squares[t] * (1 + 1e-9));
+    return all_squares;
   }
 
   // Gradients become the weighted means over their holders.
@@ -216,7 +238,7 @@ class ReplicaGroup {
     return read_pieces(stages[replica]->parameters().parameters(), layout(replica).buckets[b].parameters);
   }
 
-  std::int64_t window_, slots_;
+  std::int64_t window_, slots_, update_ = 0;
   std::vector<std::unique_ptr<Exchange>> exchanges_;
 };
 

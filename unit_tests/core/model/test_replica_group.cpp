@@ -4,6 +4,7 @@
 
 #include "unit_tests/core/model/outcome.hpp"
 #include "unit_tests/core/model/replica_group.hpp"
+#include "unit_tests/core/model/uneven_tokens.hpp"
 
 namespace minipipe::core::test {
 namespace {
@@ -92,28 +93,95 @@ TEST(ReplicaGroup, ZeroOneIsDataParallelism) {
 }
 
 // With one microbatch per window gradients are not added up across microbatches, and so in the same order.
-TEST(ReplicaGroup, OneShardedReplicaIsAnUnshardedOne) {
+TEST(ReplicaGroup, OneShardedReplicaIsAnUnshardedOneToTheLastBit) {
   for (KokkosStageOptions options : {small_options(), small_llama()}) {
-    for (const bool tied : {false, true}) {
-      options.model.tied = tied;
-      options.window = 1;
-      for (const bool split : {false, true}) {
+    options.window = 1;
+    for (const bool split : {false, true}) {
+      for (const Recompute recompute : {Recompute::none, Recompute::block}) {
         options.split_backward = split;
+        options.recompute = recompute;
         const GroupResult plain = run(options, {.mode = ReplicaMode::ddp}, 1, 1);
         const GroupResult result = run(options, {.mode = ReplicaMode::fsdp}, 1, 1);
         EXPECT_EQ(result.losses, plain.losses);
-        if (tied) {  // the head's part and the embedding's are added up in another order
-          expect_near(result.parameters, plain.parameters, 1e-5);
-        } else {
-          EXPECT_TRUE(result.parameters == plain.parameters);
-        }
+        EXPECT_TRUE(result.parameters == plain.parameters);
       }
     }
   }
 }
 
+// The head's part of the gradient and the embedding's are added up in another order. With an odd number of blocks embedding and
+// head have the same buffers.
+TEST(ReplicaGroup, ATiedHeadMayBeSharded) {
+  for (KokkosStageOptions options : {small_options(), small_llama()}) {
+    options.model.tied = true;
+    options.adamw.epsilon = 1e-3;
+    for (const int blocks : {3, 4}) {
+      for (const bool split : {false, true}) {
+        options.model.layers = blocks;
+        options.split_backward = split;
+        const GroupResult plain = run(options, {.mode = ReplicaMode::ddp}, 2, 1);
+        const GroupResult result = run(options, {.mode = ReplicaMode::fsdp}, 2, 1);
+        ASSERT_EQ(result.losses.size(), plain.losses.size());
+        for (std::size_t i = 0; i < result.losses.size(); ++i) EXPECT_NEAR(result.losses[i], plain.losses[i], 1e-5);
+        expect_near(result.parameters, plain.parameters, 1e-5);
+      }
+    }
+  }
+}
+
+// Weighted by tokens, as one replica with all microbatches weighs them.
+TEST(ReplicaGroup, UnevenTokensCountAlike) {
+  KokkosStageOptions options = small_options();
+  options.adamw.epsilon = 1e-3;
+  options.window = 2;
+  const auto train_on_uneven = [&](ReplicaMode mode, int replicas, std::int64_t window) {
+    KokkosStageOptions own = options;
+    own.window = own.activation_slots = window;
+    UnevenTokens source(options.shape, options.model.vocab);
+    ReplicaGroup group = group_of(own, {.mode = mode}, replicas, 1, source);
+    for (int u = 0; u < 2; ++u) group.step(u);
+    return full_model(group);
+  };
+  const auto reference = train_on_uneven(ReplicaMode::ddp, 1, 4);
+  expect_near(train_on_uneven(ReplicaMode::ddp, 2, 2), reference, 1e-5);
+  expect_near(train_on_uneven(ReplicaMode::zero1, 2, 2), reference, 1e-5);
+  expect_near(train_on_uneven(ReplicaMode::fsdp, 2, 2), reference, 1e-5);
+}
+
+// The norm is that of all replicas, each parameter counted once; the clipped first moment tells.
+TEST(ReplicaGroup, ClippingUsesTheNormOfAllReplicas) {
+  for (const SdpUnit unit : all_units) {
+    for (const bool backward : {false, true}) {
+      KokkosStageOptions options = small_options();
+      options.clip = Clip::stage;
+      options.clip_norm = 0.02;
+      const ReplicaOptions replication{
+          .mode = ReplicaMode::sdp, .unit = unit, .neuron_groups = 6, .backward_masking = backward};
+      HashedTokens source(options.shape, options.model.vocab);
+      ReplicaGroup group = group_of(options, replication, 3, 0.67, source);
+      group.step(0);
+      double norm = 0;
+      std::vector<double> told(group.all_squares.size(), 0.0);
+      for (const auto& stage : group.stages) {
+        for (const SquarePart& part : stage->parameters().owned_squares()) {  // moments lie as gradients do
+          for (const float m : read_pieces(stage->parameters().first_moment(), {part.piece}))
+            norm += static_cast<double>(m) * m;
+        }
+        for (const TensorSquares& tensor : stage->take_gradient_squares().at(0).squares) {
+          told.at(tensor.global_index) += tensor.sum;
+        }
+      }
+      EXPECT_NEAR(std::sqrt(norm) / 0.1, 0.02, 1e-5);
+      for (std::size_t t = 0; t < told.size(); ++t) EXPECT_NEAR(told[t], group.all_squares[t], 1e-9 * told[t]) << t;
+    }
+  }
+}
+
 TEST(ReplicaGroup, HoldersStayEqualAndTheFullModelLearns) {
-  for (const KokkosStageOptions& family : {small_options(), small_llama()}) {
+  KokkosStageOptions tied = small_options();
+  tied.model.tied = true;
+  tied.model.layers = 3;
+  for (const KokkosStageOptions& family : {small_options(), small_llama(), tied}) {
     for (const SdpUnit unit : all_units) {
       for (const bool backward : {false, true}) {
         for (const bool sharded : {false, true}) {
@@ -122,6 +190,8 @@ TEST(ReplicaGroup, HoldersStayEqualAndTheFullModelLearns) {
           KokkosStageOptions options = family;
           options.model.dropout = 0;
           options.window = 1;
+          options.clip = Clip::stage;
+          options.clip_norm = 0.1;
           const ReplicaOptions replication{.mode = ReplicaMode::sdp,
                                            .unit = unit,
                                            .neuron_groups = 6,
@@ -189,6 +259,39 @@ TEST(ReplicaGroup, TheExchangeHearsOfEveryLayer) {
   group.step(0);
   EXPECT_EQ(group.calls_of_gradient_done, 2 * 3 * 6);  // replicas, microbatches, layers
   EXPECT_EQ(group.calls_with_last, 2 * 6);
+}
+
+TEST(ReplicaGroup, QuestionsOfTheExecutorGoToTheExchange) {
+  class Slow : public LayerExchange {
+   public:
+    void fetch(int, int) override {}
+    void assemble(int, const Vector<float>&) override {}
+    void gradient_begins(int) override {}
+    void gradient_done(int, bool) override {}
+    bool gradients_ready(std::int64_t update) override { return update != 3; }
+    void weights_changed(std::int64_t update) override { changed = update; }
+    bool weights_ready() override { return changed < 0; }
+    std::vector<double> sum_over_replicas(const std::vector<double>& mine) override { return mine; }
+    void progress() override { ++calls; }
+    std::size_t bytes() const override { return 0; }
+    std::int64_t changed = -1;
+    int calls = 0;
+  } exchange;
+  KokkosStageOptions options = small_options();
+  options.layers = {true, 0, 4, true};
+  HashedTokens source(options.shape, options.model.vocab);
+  KokkosStage stage(options, source);
+  EXPECT_TRUE(stage.gradients_ready(3));
+  EXPECT_TRUE(stage.weights_ready());
+  stage.attach(exchange);
+  EXPECT_FALSE(stage.gradients_ready(3));
+  EXPECT_TRUE(stage.gradients_ready(4));
+  EXPECT_TRUE(stage.weights_ready());
+  stage.forward(0, 0, -1, -1);
+  EXPECT_GE(exchange.calls, 5);
+  stage.update(0);
+  EXPECT_EQ(exchange.changed, 0);
+  EXPECT_FALSE(stage.weights_ready());
 }
 
 }  // namespace
