@@ -119,6 +119,11 @@ void ParameterStore::initialise_shards(const ExecutionSpace& space, const ModelC
   }
 }
 
+std::shared_ptr<const void> ParameterStore::share_arrays() const {
+  return std::make_shared<const std::array<OwnedVector<float>, 6>>(std::array<OwnedVector<float>, 6>{
+      parameters_, gradients_, layer_weights_[0], layer_weights_[1], layer_gradients_[0], layer_gradients_[1]});
+}
+
 Vector<float> ParameterStore::layer_weights(int layer) const {
   if (!layout_.options.sharded()) return parameters_;
   return slice<float>(layer_weights_[layer % 2], 0, layout_.forward_layer_floats.at(layer));

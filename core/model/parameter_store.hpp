@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,11 @@ class ParameterStore {
   // per window: its part of the gradients' array).
   Vector<float> layer_weights(int layer) const;
   Vector<float> layer_gradients(int layer) const;
+  // Sharded, by parity of the layer's number: the whole buffers, for the exchange with other replicas. Else empty.
+  const std::array<OwnedVector<float>, 2>& layer_weight_buffers() const { return layer_weights_; }
+  const std::array<OwnedVector<float>, 2>& layer_gradient_buffers() const { return layer_gradients_; }
+  // Keeps the arrays that are exchanged allocated.
+  std::shared_ptr<const void> share_arrays() const;
   // For the full tensors of a layer: of any layer with SDP and shards, of any block with SDP, else empty.
   Vector<float> evaluation_buffer() const { return evaluation_buffer_; }
 

@@ -153,7 +153,15 @@ void Pipeline::make_compute(LocalStage& stage, const Deck& deck, const Sources& 
 void Pipeline::make_exchange(LocalStage& stage, MPI_Comm replicas) {
   exchanges_.push_back(Communicator::duplicate(replicas));
   KokkosStage& model = *stage.model;
-  ExchangeArrays arrays = model.parameters().exchange_arrays();
+  const ParameterStore& store = model.parameters();
+  ExchangeArrays arrays;
+  arrays.parameters = store.parameters();
+  arrays.gradients = store.gradients();
+  for (int parity = 0; parity < 2; ++parity) {
+    arrays.layer_weights[parity] = store.layer_weight_buffers()[parity];
+    arrays.layer_gradients[parity] = store.layer_gradient_buffers()[parity];
+  }
+  arrays.owner = store.share_arrays();
   const auto scale = [&model](const std::vector<int>& holders, std::int64_t update) {
     return model.gradient_scale(holders, update);
   };
