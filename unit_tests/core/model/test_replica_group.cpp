@@ -167,9 +167,8 @@ TEST(ReplicaGroup, ClippingUsesTheNormOfAllReplicas) {
           for (const float m : read_pieces(stage->parameters().first_moment(), {part.piece}))
             norm += static_cast<double>(m) * m;
         }
-        for (const TensorSquares& tensor : stage->take_gradient_squares().at(0).squares) {
-          told.at(tensor.global_index) += tensor.sum;
-        }
+        const auto taken = stage->take_gradient_squares();
+        for (const TensorSquares& tensor : taken.at(0).squares) told.at(tensor.global_index) += tensor.sum;
       }
       EXPECT_NEAR(std::sqrt(norm) / 0.1, 0.02, 1e-5);
       for (std::size_t t = 0; t < told.size(); ++t) EXPECT_NEAR(told[t], group.all_squares[t], 1e-9 * told[t]) << t;
