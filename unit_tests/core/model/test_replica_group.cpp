@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/model/stage_layout.hpp"
 #include "unit_tests/core/model/outcome.hpp"
 #include "unit_tests/core/model/replica_group.hpp"
 #include "unit_tests/core/model/uneven_tokens.hpp"
@@ -180,6 +181,8 @@ TEST(ReplicaGroup, HoldersStayEqualAndTheFullModelLearns) {
   KokkosStageOptions tied = small_options();
   tied.model.tied = true;
   tied.model.layers = 3;
+  tied.activation_slots = 1;
+  tied.recompute = Recompute::block;  // a slot is too small for the activations of an evaluated block
   for (const KokkosStageOptions& family : {small_options(), small_llama(), tied}) {
     for (const SdpUnit unit : all_units) {
       for (const bool backward : {false, true}) {
@@ -198,6 +201,7 @@ TEST(ReplicaGroup, HoldersStayEqualAndTheFullModelLearns) {
                                            .sharded_units = sharded};
           HashedTokens source(options.shape, options.model.vocab);
           ReplicaGroup group = group_of(options, replication, 3, 0.67, source);
+          EXPECT_EQ(StageLayout(group.stages[0]->options()).evaluation_memory > 0, family.model.tied);
           const auto evaluate = [&] {
             std::vector<double> losses;
             for (const auto& stage : group.stages) {
