@@ -396,5 +396,53 @@ TEST(Shares, AShareAloneCannotEvaluate) {
   EXPECT_THROW(stage.evaluate(0, source, -1, -1), RunError);
 }
 
+// Has the full model's layers.
+class FullModel : public LayerExchange {
+ public:
+  FullModel(const KokkosStage& stage, const ParameterStore& full) : layout_(stage.replica_layout()), full_(full) {}
+  void fetch(int, int) override {}
+  void assemble(int layer, const Vector<float>& target) override {
+    for (const ParameterEntry& entry : layout_.full) {
+      if (entry.layer == layer) write_entry(target, entry, full_.parameter(full_.find(entry.name)));
+    }
+  }
+  void gradient_begins(int) override {}
+  void gradient_done(int, bool) override {}
+  bool gradients_ready(std::int64_t) override { return true; }
+  void weights_changed(std::int64_t) override {}
+  bool weights_ready() override { return true; }
+  std::vector<double> sum_over_replicas(const std::vector<double>& mine) override { return mine; }
+  void progress() override {}
+  std::size_t bytes() const override { return 0; }
+
+ private:
+  const ReplicaLayout& layout_;
+  const ParameterStore& full_;
+};
+
+TEST(Shares, EvaluationOfTheFullModelPassesThroughTheStages) {
+  for (const KokkosStageOptions& family : {small_options(), small_llama()}) {
+    Pipeline plain(family, 1);
+    plain.stages[0]->evaluate(2 * 3 + 1, plain.source, -1, -1);
+    const double expected = plain.stages[0]->take_evaluation_losses().at(0).loss;
+    for (const SdpUnit unit : all_units) {
+      for (const std::vector<int>& partition : {std::vector<int>{1, 2, 1}, {0, 4, 0}, {4}}) {
+        const int count = static_cast<int>(partition.size());
+        Pipeline pipeline = pipeline_of(sharing(family, unit, false, 0.5), count, partition);
+        std::vector<std::unique_ptr<FullModel>> exchanges;
+        for (int s = 0; s < count; ++s) {
+          exchanges.push_back(std::make_unique<FullModel>(*pipeline.stages[s], plain.stages[0]->parameters()));
+          pipeline.stages[s]->attach(*exchanges.back());
+          pipeline.stages[s]->evaluate(2, pipeline.source, s > 0 ? 1 : -1, s + 1 < count ? 1 : -1);
+          pipeline.stages[s]->complete_output();
+        }
+        const auto losses = pipeline.stages.back()->take_evaluation_losses();
+        EXPECT_EQ(losses.at(0).loss, expected);
+        EXPECT_EQ(losses.at(0).microbatch, 7);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace minipipe::core::test
