@@ -224,7 +224,7 @@ void Trainer::take_losses() {
   for (; losses_reported_ < updates; ++losses_reported_) {
     const auto sum = loss_sums_.extract(losses_reported_);
     const double loss = sum.empty() ? 0 : sum.mapped();
-    progress_->update(losses_reported_ + 1, loss / static_cast<double>(deck_.train.microbatches), clock());
+    if (progress_) progress_->update(losses_reported_ + 1, loss / static_cast<double>(deck_.train.microbatches), clock());
   }
 }
 
