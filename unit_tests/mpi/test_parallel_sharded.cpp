@@ -227,6 +227,25 @@ TEST(ParallelSharded, evaluation_has_the_full_layers) {
   }
 }
 
+// The first replica comes late. The others then still need their gradients of layer 3 when they ask for its buffer again.
+TEST(ParallelSharded, a_gradient_buffer_is_cleared_when_it_has_been_read) {
+  ReplicaWorld world(fsdp(), false);
+  const std::size_t b = 2;
+  const Bucket& bucket = world.buckets()[b];
+  Kokkos::deep_copy(world.memory->gradients, 0.0F);
+  world.exchange->gradient_begins(3);
+  put(world.memory->layer_gradients[1], bucket.gradients, world.my_gradient(b, 0));
+  if (world.me() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  world.exchange->gradient_done(3, true);
+  world.exchange->gradient_begins(1);
+  world.wait_gradients(0);
+  const Values sum = sum_of(bucket.holders, bucket.floats, test_scale(bucket.holders, 0),
+                            [&](int r, std::int64_t i) { return ReplicaWorld::gradient(r, b, 0, i); });
+  const std::int64_t first = world.first(bucket);
+  const Values want(sum.begin() + first, sum.begin() + first + world.own(bucket));
+  expect_same(get(slice<float>(world.memory->gradients, bucket.shard_offset, world.own(bucket))), want, "shard");
+}
+
 // A layer fetched ahead and then not wanted, and one that changed under way.
 TEST(ParallelSharded, what_was_fetched_ahead_is_not_used_after_new_weights) {
   ReplicaWorld world(fsdp(), false, true);
@@ -280,7 +299,10 @@ TEST(ParallelMemory, contiguous_buckets_need_the_others_parts_of_the_own_shard) 
   made.layout.buckets = {bucket};
   made.layout.layers = {{bucket}};
   if (on_host) {
-    EXPECT_EQ(exchange_bytes(made.layout), static_cast<std::size_t>(transfers_in_flight * 4096 * (k - 1) / k) * sizeof(float));
+    const int me = made.layout.options.replica;
+    const std::int64_t own = bucket.shard_end(me) - bucket.shard_begin(me);
+    EXPECT_NEAR(static_cast<double>(own), 4096.0 / k, 16);
+    EXPECT_EQ(exchange_bytes(made.layout), static_cast<std::size_t>(transfers_in_flight * own * (k - 1)) * sizeof(float));
   }
 }
 
