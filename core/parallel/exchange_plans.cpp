@@ -183,4 +183,32 @@ std::size_t exchange_bytes(const ExchangeLayout& layout) {
          Staging::bytes(transfers_in_flight, plans.gather_slot_floats);
 }
 
+std::uint64_t fingerprint(const ExchangeLayout& layout) {
+  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+  const auto mix = [&hash](std::int64_t number) {
+    for (int byte = 0; byte < 8; ++byte) {
+      hash = (hash ^ (static_cast<std::uint64_t>(number) >> (8 * byte) & 0xFF)) * 1099511628211ULL;
+    }
+  };
+  const auto mix_bucket = [&mix](const Bucket& bucket) {
+    mix(bucket.floats);
+    mix(bucket.first_layer);
+    mix(bucket.last_layer);
+    mix(static_cast<std::int64_t>(bucket.holders.size()));
+    for (const int holder : bucket.holders) mix(holder);
+  };
+  const ReplicaOptions& o = layout.options;
+  for (const std::int64_t option :
+       {std::int64_t{static_cast<int>(o.mode)}, std::int64_t{o.replicas}, std::int64_t{o.sharded()},
+        std::int64_t{o.reduce_per_microbatch}, std::int64_t{o.backward_masking}, o.average_period, o.refresh_period}) {
+    mix(option);
+  }
+  for (const Bucket& bucket : layout.buckets) mix_bucket(bucket);
+  for (const auto& layer : layout.layers) {
+    mix(static_cast<std::int64_t>(layer.size()));
+    for (const Bucket& bucket : layer) mix_bucket(bucket);
+  }
+  return hash;
+}
+
 }  // namespace minipipe::core

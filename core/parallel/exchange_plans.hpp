@@ -57,6 +57,9 @@ struct ExchangePlans {
 // Bytes that the exchange of this replica will allocate.
 std::size_t exchange_bytes(const ExchangeLayout& layout);
 
+// A number that is the same on all replicas whose layouts fit each other, and hardly ever else.
+std::uint64_t fingerprint(const ExchangeLayout& layout);
+
 // Gradients of sharded replicas pass through the layers' gradient buffers; else they lie in the gradients' array.
 inline bool reduces_layer_buffers(const ReplicaOptions& options) { return options.sharded() && options.reduce_per_microbatch; }
 

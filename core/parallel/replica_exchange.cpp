@@ -5,8 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "core/comm/nap.hpp"
-#include "core/kernels/elementwise.hpp"
+#include "core/comm/mpi_error.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -33,19 +32,6 @@ Vector<float> gradients_of(const ExchangeLayout& layout, const ExchangeArrays& a
   const auto offset =
       layout.options.sharded() ? layout.layer_offsets[static_cast<std::size_t>(bucket.first_layer)] : std::int64_t{0};
   return slice(arrays.gradients, offset, static_cast<std::int64_t>(arrays.gradients.size()) - offset);
-}
-
-template <class Condition>
-void wait_for(Condition&& condition, TransferQueue& a, TransferQueue& b) {
-  Nap nap;
-  while (!condition()) {
-    const bool moved = a.poll();
-    if (b.poll() || moved) {
-      nap.reset();
-    } else {
-      nap.idle();
-    }
-  }
 }
 
 }  // namespace
@@ -86,6 +72,15 @@ ReplicaExchange::ReplicaExchange(const ExchangeLayout& layout, const ExchangePla
                    " was given the communicator of rank " + std::to_string(link_.replica()) + " of " +
                    std::to_string(link_.replicas()));
   }
+  std::uint64_t mine = fingerprint(layout);
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(link_.replicas()));
+  check(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, comm), "MPI_Allgather among replicas");
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r] != all[0]) {
+      throw RunError("replicas 0 and " + std::to_string(r) +
+                     " disagree about which replica holds what: give all ranks the same deck");
+    }
+  }
   sums_.keep(arrays_.owner);
   gathers_.keep(arrays_.owner);
   const auto gather = [](const GatherPlan& plan, int tag, TrafficPurpose purpose, const Vector<float>& from,
@@ -125,184 +120,14 @@ void ReplicaExchange::progress() {
   sums_.poll();
   gathers_.poll();
   if (sums_.empty()) {
+    averaging_ = false;
+    gradients_waited_.end(gradient_seconds_.exposed);
     gradients_under_way_.end(gradient_seconds_.total);
   }
-  if (gathers_.empty()) {
+  if (gathers_.empty() && !averaging_ && !refresh_due_) {
+    weights_waited_.end(weight_seconds_.exposed);
     weights_under_way_.end(weight_seconds_.total);
   }
-}
-
-// Weights
-
-bool ReplicaExchange::layer_complete(int layer) const {
-  const Gathers& gathers = layers_[static_cast<std::size_t>(layer)];
-  return std::none_of(gathers.begin(), gathers.end(), [](const auto& g) { return g != nullptr && g->pending(); });
-}
-
-void ReplicaExchange::begin_fetch(int layer) {
-  int& gathered = gathered_[static_cast<std::size_t>(layer % 2)];
-  if (gathered == layer) {
-    return;
-  }
-  if (gathered >= 0) {  // fetched ahead and then not asked for
-    const int unused = gathered;
-    wait_for([&] { return layer_complete(unused); }, sums_, gathers_);
-  }
-  gathered = layer;
-  for (const auto& transfer : layers_[static_cast<std::size_t>(layer)]) {
-    if (transfer != nullptr) {
-      gathers_.push(*transfer);
-      weights_under_way_.begin();
-    }
-  }
-}
-
-void ReplicaExchange::fetch(int layer, int next) {
-  if (!options_.sharded()) {
-    return;
-  }
-  begin_fetch(layer);
-  if (next >= 0 && next % 2 != layer % 2) {
-    begin_fetch(next);
-  }
-  progress();
-  if (!layer_complete(layer)) {
-    weights_waited_.begin();
-    wait_for([&] { return layer_complete(layer); }, sums_, gathers_);
-    weights_waited_.end(weight_seconds_.exposed);
-  }
-  progress();
-}
-
-void ReplicaExchange::assemble(int layer, const Vector<float>& target) {
-  const Gathers& gathers = evaluation_[static_cast<std::size_t>(layer)];
-  for (const auto& transfer : gathers) {
-    if (transfer != nullptr) {
-      transfer->set_target(target);
-      gathers_.push(*transfer);
-    }
-  }
-  wait_for(
-      [&] { return std::none_of(gathers.begin(), gathers.end(), [](const auto& g) { return g != nullptr && g->pending(); }); },
-      sums_, gathers_);
-}
-
-bool ReplicaExchange::refreshes(std::int64_t update) const {
-  return options_.sdp() && options_.backward_masking && (update + 1) % options_.refresh_period == 0;
-}
-
-void ReplicaExchange::weights_changed(std::int64_t update) {
-  if (update != update_) {
-    throw RunError("weights of update " + std::to_string(update) + " where those of update " + std::to_string(update_) +
-                   " were expected");
-  }
-  update_ = update + 1;
-  std::fill(begun_.begin(), begun_.end(), char{0});
-  last_backward_ = false;
-  gathered_ = {-1, -1};
-  if (options_.sdp() && options_.average_period > 0 && update_ % options_.average_period == 0) {
-    for (const auto& transfer : averages_) {
-      if (transfer != nullptr) {
-        transfer->set_scale(1.0 / static_cast<double>(transfer->plan().holders.size()));
-        sums_.push(*transfer);
-      }
-    }
-  }
-  refresh_due_ = options_.mode == ReplicaMode::zero1 || refreshes(update);
-  weights_waited_.begin();
-  weights_ready();
-}
-
-bool ReplicaExchange::weights_ready() {
-  progress();
-  // After an average, those who do not hold a bucket get the averaged values.
-  if (refresh_due_ && sums_.empty()) {
-    refresh_due_ = false;
-    for (const auto& transfer : weights_) {
-      if (transfer != nullptr) {
-        gathers_.push(*transfer);
-        weights_under_way_.begin();
-      }
-    }
-    progress();
-  }
-  if (refresh_due_ || !sums_.empty() || !gathers_.empty()) {
-    return false;
-  }
-  weights_waited_.end(weight_seconds_.exposed);
-  return true;
-}
-
-// Gradients
-
-void ReplicaExchange::begin_sum(std::size_t bucket) {
-  BucketReduce* sum = gradients_[bucket].get();
-  begun_[bucket] = 1;
-  if (sum == nullptr) {
-    return;
-  }
-  sum->set_scale(scale_(sum->plan().holders, update_));
-  sums_.push(*sum);
-  gradients_under_way_.begin();
-}
-
-void ReplicaExchange::gradient_begins(int layer) {
-  if (!reduces_layer_buffers(options_)) {
-    return;
-  }
-  // Layers whose gradients are formed in the same buffer.
-  const auto read = [&] {
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      if (buckets_[b].first_layer % 2 == layer % 2 && gradients_[b] != nullptr && gradients_[b]->pending()) {
-        return false;
-      }
-    }
-    return true;
-  };
-  progress();
-  if (!read()) {
-    gradients_waited_.begin();
-    wait_for(read, sums_, gathers_);
-    gradients_waited_.end(gradient_seconds_.exposed);
-  }
-  fill<float>(
-      space_,
-      slice(arrays_.layer_gradients[static_cast<std::size_t>(layer % 2)], 0, layer_floats_[static_cast<std::size_t>(layer)]),
-      0.0F);
-}
-
-void ReplicaExchange::gradient_done(int layer, bool last) {
-  last_backward_ = last_backward_ || last;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    if (reduces_layer_buffers(options_) ? buckets_[b].first_layer == layer
-                                        : last && begun_[b] == 0 && buckets_[b].first_layer >= layer) {
-      begin_sum(b);
-    }
-  }
-  progress();
-}
-
-bool ReplicaExchange::gradients_ready(std::int64_t update) {
-  if (update != update_) {
-    throw RunError("gradients of update " + std::to_string(update) + " where those of update " + std::to_string(update_) +
-                   " were expected");
-  }
-  // A stage need not tell of layers that it does not have or hold.
-  if (last_backward_ && !reduces_layer_buffers(options_)) {
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      if (begun_[b] == 0) {
-        begin_sum(b);
-      }
-    }
-  }
-  progress();
-  // Gathers too: the optimizer changes what they send.
-  if (!sums_.empty() || !gathers_.empty()) {
-    gradients_waited_.begin();
-    return false;
-  }
-  gradients_waited_.end(gradient_seconds_.exposed);
-  return true;
 }
 
 std::vector<double> ReplicaExchange::sum_over_replicas(const std::vector<double>& mine) {

@@ -46,9 +46,9 @@ class ReplicaExchange : public LayerExchange {
   // The factor of the sum of a bucket's gradients. Called when the sum is begun.
   using Scale = std::function<double(const std::vector<int>& holders, std::int64_t update)>;
 
-  // Borrows the arrays and the communicator, whose ranks are the replicas; it returns errors (see Communicator). Uses its tags
-  // [tag_base, tag_base + tags(layout)). Throws InputError if the options cannot be (see ExchangePlans), RunError if the
-  // communicator does not fit.
+  // Collective over the replicas. Borrows the arrays and the communicator, whose ranks are the replicas; it returns errors (see
+  // Communicator). Uses its tags [tag_base, tag_base + tags(layout)). Throws InputError if the options cannot be (see
+  // ExchangePlans), RunError if the communicator does not fit or the replicas' layouts do not fit each other.
   ReplicaExchange(const ExchangeLayout& layout, const ExchangeArrays& arrays, MPI_Comm comm, const ExecutionSpace& space,
                   Scale scale, int tag_base = 0);
 
@@ -108,7 +108,8 @@ class ReplicaExchange : public LayerExchange {
   std::int64_t update_ = 0;
   std::vector<char> begun_;              // by bucket: its sum of this update is
   bool last_backward_ = false;           // some gradient_done of the window's last microbatch has come
-  bool refresh_due_ = false;             // when the averages are complete
+  bool averaging_ = false;               // averages are under way
+  bool refresh_due_ = false;             // when they are complete
   std::array<int, 2> gathered_{-1, -1};  // the layer in each weight buffer, or on its way there
 
   ExchangeSeconds gradient_seconds_;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/comm/nap.hpp"
 #include "core/parallel/replica_link.hpp"
 #include "core/parallel/staging.hpp"
 #include "core/types/types.hpp"
@@ -69,5 +70,19 @@ class TransferQueue {
   std::vector<Transfer*> slots_;  // by slot; null: free
   int active_ = 0;
 };
+
+// Polls both queues until the condition holds.
+template <class Condition>
+void wait_for(const Condition& condition, TransferQueue& a, TransferQueue& b) {
+  Nap nap;
+  while (!condition()) {
+    const bool moved = a.poll();
+    if (b.poll() || moved) {
+      nap.reset();
+    } else {
+      nap.idle();
+    }
+  }
+}
 
 }  // namespace minipipe::core

@@ -63,6 +63,18 @@ inline void write(Values& array, const Pieces& pieces, const Values& from, std::
   });
 }
 
+// `values` to the places of the array, which the exchange may use elsewhere meanwhile.
+inline void put(const Vector<float>& array, const Pieces& pieces, const Values& values, std::int64_t shift = 0) {
+  const float* next = values.data();
+  for (const Piece& piece : pieces) {
+    for (std::int64_t r = 0; r < piece.rows; ++r, next += piece.columns) {
+      Kokkos::deep_copy(
+          slice(array, shift + piece.offset + r * piece.stride, piece.columns),
+          Kokkos::View<const float*, Kokkos::HostSpace, Unmanaged>(next, static_cast<std::size_t>(piece.columns)));
+    }
+  }
+}
+
 // The same bits everywhere; tells the first difference only.
 inline void expect_same(const Values& got, const Values& want, const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
@@ -190,6 +202,67 @@ inline MadeUp make_layout(ReplicaOptions options, bool subsets) {
   return made;
 }
 
+// Those of a real stage.
+inline MadeUp from_layout(const ReplicaLayout& layout) {
+  const auto most = [](const std::vector<std::int64_t>& floats) { return *std::max_element(floats.begin(), floats.end()); };
+  return {layout,
+          {layout.parameter_floats, layout.gradient_floats, most(layout.forward_layer_floats),
+           most(layout.trained_layer_floats), most(layout.full_layer_floats)}};
+}
+
+// A stage of three small blocks in the middle of a model, or with both ends; half of the replicas hold a unit.
+inline MadeUp real_layout(ReplicaOptions options, const Communicator& comm) {
+  options.replicas = comm.size();
+  options.replica = comm.rank();
+  options.bucket_floats = 2500;
+  options.neuron_groups = 4;
+  const ModelConfig model{.family = "gpt2", .layers = 3, .width = 20, .heads = 4, .vocab = 29, .context = 24};
+  const int per_block = options.unit == SdpUnit::block ? 1 : options.unit == SdpUnit::sublayer ? 2 : options.neuron_groups;
+  if (options.sdp()) {
+    options.masks.workers = options.replicas;
+    for (int unit = 0; unit < 3 * per_block; ++unit) {
+      std::vector<int>& holders = options.masks.holders.emplace_back();
+      for (int copy = 0; copy < options.replicas / 2; ++copy) holders.push_back((unit + copy) % options.replicas);
+      std::sort(holders.begin(), holders.end());
+    }
+  }
+  return from_layout(ReplicaLayout(model, {true, 0, 3, true}, options));
+}
+
+// All that the replicas of a real stage can do: every way that shards or does not.
+inline std::vector<ReplicaOptions> real_cases(bool sharded) {
+  std::vector<ReplicaOptions> cases;
+  const auto add = [&](const ReplicaOptions& options) {
+    if (options.sharded() == sharded) cases.push_back(options);
+  };
+  for (const ReplicaMode mode : {ReplicaMode::ddp, ReplicaMode::zero1, ReplicaMode::fsdp}) {
+    ReplicaOptions options;
+    options.mode = mode;
+    add(options);
+  }
+  for (const SdpUnit unit : {SdpUnit::block, SdpUnit::sublayer, SdpUnit::neuron}) {
+    for (const bool backward : {false, true}) {
+      for (const int kind : {0, 1, 2, 3}) {
+        ReplicaOptions options;
+        options.mode = ReplicaMode::sdp;
+        options.unit = unit;
+        options.backward_masking = backward;
+        options.average_period = kind == 1 ? 2 : 0;
+        options.sharded_units = kind >= 2;
+        options.reduce_per_microbatch = kind != 3;
+        add(options);
+      }
+    }
+  }
+  return cases;
+}
+
+inline std::string text_of(const ReplicaOptions& o) {
+  return "mode " + std::to_string(static_cast<int>(o.mode)) + " unit " + std::to_string(static_cast<int>(o.unit)) +
+         " backward " + std::to_string(o.backward_masking) + " sharded " + std::to_string(o.sharded_units) +
+         " per microbatch " + std::to_string(o.reduce_per_microbatch) + " period " + std::to_string(o.average_period);
+}
+
 // When a replica sleeps and when it moves messages on: differs from rank to rank and from call to call.
 class Rhythm {
  public:
@@ -273,6 +346,7 @@ struct ReplicaWorld {
 
   const ReplicaOptions& options() const { return made.layout.options; }
   const std::vector<Bucket>& buckets() const { return made.layout.buckets; }
+  int layers() const { return static_cast<int>(made.layout.layers.size()); }
   int me() const { return comm.rank(); }
   std::int64_t own(const Bucket& bucket) const {
     const int number = bucket.number_of(me());

@@ -16,8 +16,8 @@ class ShardedUpdates {
       std::fill(gradients.begin(), gradients.end(), 0.0F);
       put(w.memory->gradients, gradients);
       for (int m = 0; m < microbatches; ++m) {
-        for (int l = 0; l < made_up_layers; ++l) fetch(l, l + 1 < made_up_layers ? l + 1 : -1, u);
-        for (int l = made_up_layers - 1; l >= 0; --l) {
+        for (int l = 0; l < w.layers(); ++l) fetch(l, l + 1 < w.layers() ? l + 1 : -1, u);
+        for (int l = w.layers() - 1; l >= 0; --l) {
           fetch(l, l - 1, u);
           backward(l, u, m, m + 1 == microbatches);
         }
@@ -85,7 +85,6 @@ class ShardedUpdates {
       }
     }
     w.rhythm.beat(*w.exchange);
-    Values array = get(w.memory->gradients);
     for (std::size_t b = 0; b < w.buckets().size(); ++b) {
       const Bucket& bucket = w.buckets()[b];
       if (bucket.first_layer != layer || bucket.number_of(w.me()) < 0) continue;
@@ -105,13 +104,15 @@ class ShardedUpdates {
     w.exchange->gradient_done(layer, last);
   }
 
-  // The window's gradients of this replica; element by element, since sums of other layers are on their way.
+  // The window's gradients of this replica.
   void accumulate(const Bucket& bucket, const Values& mine, std::int64_t offset) {
+    Values sum(mine.size());
     for_each_place(bucket.gradients, [&](std::int64_t i, std::int64_t at) {
       float& value = gradients[static_cast<std::size_t>(offset + at)];
       value += mine[static_cast<std::size_t>(i)];
-      Kokkos::deep_copy(Kokkos::subview(w.memory->gradients, static_cast<std::size_t>(offset + at)), value);
+      sum[static_cast<std::size_t>(i)] = value;
     });
+    put(w.memory->gradients, bucket.gradients, sum, offset);
   }
 
   void expect_sum(std::size_t b, std::int64_t update, int microbatch, std::int64_t offset) {
@@ -151,8 +152,7 @@ ReplicaOptions sharded_units() {
   return options;
 }
 
-void run(const ReplicaOptions& options, bool delays, int updates, int microbatches) {
-  ReplicaWorld world(options, options.sdp(), delays);
+void run(ReplicaWorld&& world, int updates, int microbatches) {
   ShardedUpdates sharded(world);
   sharded.run(updates, microbatches);
   EXPECT_EQ(world.exchange->traffic()[TrafficPurpose::parameter_gather], 4 * sharded.gathered);
@@ -160,9 +160,13 @@ void run(const ReplicaOptions& options, bool delays, int updates, int microbatch
   EXPECT_EQ(world.exchange->traffic().total(), 4 * (sharded.gathered + sharded.scattered));
 }
 
+void run(const ReplicaOptions& options, bool delays, int updates, int microbatches) {
+  run(ReplicaWorld(options, options.sdp(), delays), updates, microbatches);
+}
+
 TEST(ParallelSharded, fsdp_gathers_layers_and_adds_sums_to_shards) { run(fsdp(), false, 3, 2); }
 
-TEST(ParallelSharded, fsdp_with_delays_never_stops) { run(fsdp(), true, 6, 3); }
+TEST(ParallelSharded, fsdp_with_delays_never_stops) { run(fsdp(), true, 12, 3); }
 
 TEST(ParallelSharded, fsdp_can_reduce_once_per_window) {
   ReplicaOptions options = fsdp();
@@ -182,6 +186,13 @@ TEST(ParallelSharded, backward_masking_gathers_units_for_all) {
   ReplicaOptions options = sharded_units();
   options.backward_masking = true;
   run(options, true, 3, 2);
+}
+
+TEST(ParallelSharded, layouts_of_real_stages) {
+  for (const ReplicaOptions& options : real_cases(true)) {
+    SCOPED_TRACE(text_of(options));
+    run(ReplicaWorld(real_layout(options, Communicator::duplicate(MPI_COMM_WORLD)), false), 2, 2);
+  }
 }
 
 // Of L layers, both buffers of the last forward still hold theirs when the backward begins: 3 P (k-1)/k less two layers.
@@ -214,6 +225,25 @@ TEST(ParallelSharded, evaluation_has_the_full_layers) {
     }
     EXPECT_GT(world.exchange->traffic()[TrafficPurpose::evaluation], 0);
   }
+}
+
+// The first replica comes late. The others then still need their gradients of layer 3 when they ask for its buffer again.
+TEST(ParallelSharded, a_gradient_buffer_is_cleared_when_it_has_been_read) {
+  ReplicaWorld world(fsdp(), false);
+  const std::size_t b = 2;
+  const Bucket& bucket = world.buckets()[b];
+  Kokkos::deep_copy(world.memory->gradients, 0.0F);
+  world.exchange->gradient_begins(3);
+  put(world.memory->layer_gradients[1], bucket.gradients, world.my_gradient(b, 0));
+  if (world.me() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  world.exchange->gradient_done(3, true);
+  world.exchange->gradient_begins(1);
+  world.wait_gradients(0);
+  const Values sum = sum_of(bucket.holders, bucket.floats, test_scale(bucket.holders, 0),
+                            [&](int r, std::int64_t i) { return ReplicaWorld::gradient(r, b, 0, i); });
+  const std::int64_t first = world.first(bucket);
+  const Values want(sum.begin() + first, sum.begin() + first + world.own(bucket));
+  expect_same(get(slice<float>(world.memory->gradients, bucket.shard_offset, world.own(bucket))), want, "shard");
 }
 
 // A layer fetched ahead and then not wanted, and one that changed under way.
@@ -269,7 +299,10 @@ TEST(ParallelMemory, contiguous_buckets_need_the_others_parts_of_the_own_shard) 
   made.layout.buckets = {bucket};
   made.layout.layers = {{bucket}};
   if (on_host) {
-    EXPECT_EQ(exchange_bytes(made.layout), static_cast<std::size_t>(transfers_in_flight * 4096 * (k - 1) / k) * sizeof(float));
+    const int me = made.layout.options.replica;
+    const std::int64_t own = bucket.shard_end(me) - bucket.shard_begin(me);
+    EXPECT_NEAR(static_cast<double>(own), 4096.0 / k, 16);
+    EXPECT_EQ(exchange_bytes(made.layout), static_cast<std::size_t>(transfers_in_flight * own * (k - 1)) * sizeof(float));
   }
 }
 

@@ -1,7 +1,5 @@
 // Replicas that hold whole buckets: ddp, zero1, sdp with either masking, averages. Every array is compared as a whole, so that
 // what is not exchanged is seen to stay.
-#include <numeric>
-
 #include "unit_tests/mpi/replica_world.hpp"
 
 namespace minipipe::core {
@@ -33,15 +31,12 @@ class Update {
   void backward(std::int64_t update) {
     gradients = Values(w.memory->gradients.size(), 999.0F);
     put(w.memory->gradients, gradients);
-    for (int l = made_up_layers - 1; l >= 0; --l) {
+    for (int l = w.layers() - 1; l >= 0; --l) {
       for (std::size_t b = 0; b < w.buckets().size(); ++b) {
         if (w.buckets()[b].first_layer != l) continue;
         const Values mine = w.my_gradient(b, update);
-        for_each_place(w.buckets()[b].gradients, [&](std::int64_t i, std::int64_t at) {
-          const std::size_t to = static_cast<std::size_t>(at);
-          gradients[to] = mine[static_cast<std::size_t>(i)];
-          Kokkos::deep_copy(Kokkos::subview(w.memory->gradients, to), gradients[to]);
-        });
+        write(gradients, w.buckets()[b].gradients, mine);
+        put(w.memory->gradients, w.buckets()[b].gradients, mine);
       }
       w.exchange->gradient_done(l, true);
       w.rhythm.beat(*w.exchange);
@@ -142,7 +137,7 @@ TEST(ParallelWhole, sdp_sums_among_holders_only) {
 
 TEST(ParallelWhole, sdp_with_delays_and_overlapping_groups_never_stops) {
   ReplicaWorld world(sdp(), true, true);
-  updates(world, 40);
+  updates(world, 100);
 }
 
 TEST(ParallelWhole, backward_masking_refreshes_what_is_not_held) {
@@ -166,6 +161,15 @@ TEST(ParallelWhole, averages_are_of_parameters_every_so_many_updates) {
     EXPECT_EQ(world.exchange->traffic()[TrafficPurpose::reduce_scatter], 0);
     EXPECT_EQ(world.exchange->traffic()[TrafficPurpose::all_gather], 0);
     EXPECT_GT(world.exchange->traffic()[TrafficPurpose::average], 0);
+  }
+}
+
+TEST(ParallelWhole, layouts_of_real_stages) {
+  for (const ReplicaOptions& options : real_cases(false)) {
+    SCOPED_TRACE(text_of(options));
+    ReplicaWorld world(real_layout(options, Communicator::duplicate(MPI_COMM_WORLD)), false);
+    updates(world, 2);
+    EXPECT_EQ(world.exchange->bytes(), exchange_bytes(world.made.layout));
   }
 }
 
@@ -265,16 +269,30 @@ TEST(ParallelWhole, calls_out_of_turn_are_errors) {
   EXPECT_THROW(ReplicaWorld(make_layout(options, false), false), RunError);
 }
 
+TEST(ParallelWhole, replicas_must_agree_about_the_layout) {
+  const Communicator comm = Communicator::duplicate(MPI_COMM_WORLD);
+  MadeUp made = make_layout(ReplicaWorld::with_place({}, comm), true);
+  if (comm.rank() == 1) std::swap(made.layout.buckets[4].holders, made.layout.buckets[6].holders);
+  EXPECT_THROW(ReplicaWorld(made, false), RunError);
+}
+
+// The message is larger than what MPI sends ahead, so it is under way for good.
 TEST(ParallelWhole, an_exchange_whose_peers_are_gone_can_be_destroyed) {
-  ReplicaWorld world(ReplicaOptions{}, false);
+  MadeUp made = make_layout(ReplicaWorld::with_place({}, Communicator::duplicate(MPI_COMM_WORLD)), false);
+  Bucket& bucket = made.layout.buckets.front();
+  bucket.floats = 1 << 20;
+  bucket.parameters = bucket.gradients = bucket.full = {{0, 1, 1 << 20, 0}};
+  made.sizes.gradients = bucket.floats;
+  made.layout.buckets.resize(1);
+  made.layout.layers.assign(made_up_layers, {});
+  ReplicaWorld world(made, false);
   std::weak_ptr<ReplicaWorld::Memory> memory = world.memory;
   if (world.me() != 0) {
-    for (int l = made_up_layers - 1; l >= 0; --l) world.exchange->gradient_done(l, true);
+    world.exchange->gradient_done(0, true);
     EXPECT_FALSE(world.exchange->gradients_ready(0));
   }
   world.exchange.reset();
   world.memory.reset();
-  // A message too large to be sent ahead has its memory kept.
   if (world.me() != 0) {
     EXPECT_FALSE(memory.expired());
   }
