@@ -1,0 +1,194 @@
+#include "core/kernels/causal_conv.hpp"
+
+#include "core/kernels/loops.hpp"
+#include "core/kernels/math.hpp"
+#include "core/kernels/shape.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+// Rows that one unit of parallel work walks with the weights of its columns at hand.
+constexpr std::int64_t row_block = 32;
+
+// Weights and bias of a group of adjacent columns, turned so that the columns are contiguous.
+template <class T>
+struct ConvGroup {
+  T weight[max_conv_width][column_group];
+  T bias[column_group];
+  int taps;
+
+  KOKKOS_INLINE_FUNCTION ConvGroup(const T* weights, const T* biases, int taps_, std::int64_t first, std::int64_t width)
+      : taps(taps_) {
+    for (std::int64_t j = 0; j < width; ++j) {
+      bias[j] = biases[first + j];
+      for (int k = 0; k < taps; ++k) {
+        weight[k][j] = weights[(first + j) * taps + k];
+      }
+    }
+  }
+  // u of the row at position t of its sequence; `x` points at the group's columns of that row.
+  KOKKOS_INLINE_FUNCTION void convolve(T (&u)[column_group], const T* x, std::int64_t stride, std::int64_t t,
+                                       std::int64_t width) const {
+    for (std::int64_t j = 0; j < width; ++j) {
+      u[j] = bias[j];
+    }
+    for (int k = 0; k < taps; ++k) {
+      const std::int64_t back = taps - 1 - k;
+      if (back > t) continue;
+      const T* earlier = x - back * stride;
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < width; ++j) {
+        u[j] = multiply_add(weight[k][j], earlier[j], u[j]);
+      }
+    }
+  }
+};
+
+// body(first_row, last_row, first_column, width): on a device, neighbouring threads have neighbouring columns.
+template <class Body>
+void for_blocks(const char* label, const ExecutionSpace& space, std::int64_t rows, std::int64_t columns, const Body& body) {
+  const std::int64_t groups = (columns + column_group - 1) / column_group, blocks = (rows + row_block - 1) / row_block;
+  Kokkos::parallel_for(
+      label, RowRange(space, 0, blocks * groups), KOKKOS_LAMBDA(const std::int64_t unit) {
+        const std::int64_t row = unit / groups * row_block, first = unit % groups * column_group;
+        body(row, rows - row < row_block ? rows : row + row_block, first,
+             columns - first < column_group ? columns - first : column_group);
+      });
+}
+
+template <class X>
+bool fits_conv(const X& x, std::int64_t columns, const ConvShape& shape) {
+  return shape.sequence > 0 && x.rows == shape.batch * shape.sequence && x.columns == columns;
+}
+
+}  // namespace
+
+template <class T>
+void causal_conv_forward(const ExecutionSpace& space, Matrix<T> out, const Columns<const T>& x, ConstMatrix<T> weight,
+                         ConstVector<T> bias, const ConvShape& shape) {
+  const std::int64_t rows = x.rows, columns = x.columns, sequence = shape.sequence, stride = x.stride;
+  const int taps = static_cast<int>(extent(weight, 1));
+  require_shape(fits_conv(x, extent(out, 1), shape) && extent(out, 0) == rows && extent(weight, 0) == columns &&
+                    extent(bias, 0) == columns && taps > 0 && taps <= max_conv_width,
+                "causal_conv_forward");
+  const T* input = x.data;
+  for_blocks(
+      "minipipe::causal_conv::forward", space, rows, columns,
+      KOKKOS_LAMBDA(const std::int64_t first_row, const std::int64_t last_row, const std::int64_t first,
+                    const std::int64_t width) {
+        const ConvGroup<T> group(weight.data(), bias.data(), taps, first, width);
+        for (std::int64_t row = first_row; row < last_row; ++row) {
+          T u[column_group] = {};
+          group.convolve(u, input + row * stride + first, stride, row % sequence, width);
+          T* y = out.data() + row * columns + first;
+#pragma GCC ivdep
+          for (std::int64_t j = 0; j < width; ++j) {
+            y[j] = u[j] / (T(1) + exponential(-u[j]));
+          }
+        }
+      });
+}
+
+template <class T>
+void causal_conv_backward_input(const ExecutionSpace& space, const Columns<T>& x_gradient, Matrix<T> u_gradient,
+                                ConstMatrix<T> output_gradient, const Columns<const T>& x, ConstMatrix<T> weight,
+                                ConstVector<T> bias, const ConvShape& shape) {
+  const std::int64_t rows = x.rows, columns = x.columns, sequence = shape.sequence, stride = x.stride;
+  const int taps = static_cast<int>(extent(weight, 1));
+  require_shape(fits_conv(x, extent(u_gradient, 1), shape) && fits_conv(x_gradient, columns, shape) &&
+                    extent(u_gradient, 0) == rows && extent(output_gradient, 0) == rows &&
+                    extent(output_gradient, 1) == columns && extent(weight, 0) == columns && extent(bias, 0) == columns &&
+                    taps > 0 && taps <= max_conv_width,
+                "causal_conv_backward_input");
+  const T* input = x.data;
+  for_blocks(
+      "minipipe::causal_conv::backward_silu", space, rows, columns,
+      KOKKOS_LAMBDA(const std::int64_t first_row, const std::int64_t last_row, const std::int64_t first,
+                    const std::int64_t width) {
+        const ConvGroup<T> group(weight.data(), bias.data(), taps, first, width);
+        for (std::int64_t row = first_row; row < last_row; ++row) {
+          T u[column_group] = {};
+          group.convolve(u, input + row * stride + first, stride, row % sequence, width);
+          const T* dy = output_gradient.data() + row * columns + first;
+          T* du = u_gradient.data() + row * columns + first;
+#pragma GCC ivdep
+          for (std::int64_t j = 0; j < width; ++j) {
+            const T sigmoid = T(1) / (T(1) + exponential(-u[j]));
+            du[j] = dy[j] * sigmoid * (1 + u[j] * (1 - sigmoid));
+          }
+        }
+      });
+  // dx[t] = sum_k weight[k] du[t + K - 1 - k]
+  T* input_gradient = x_gradient.data;
+  const std::int64_t gradient_stride = x_gradient.stride;
+  for_blocks(
+      "minipipe::causal_conv::backward_input", space, rows, columns,
+      KOKKOS_LAMBDA(const std::int64_t first_row, const std::int64_t last_row, const std::int64_t first,
+                    const std::int64_t width) {
+        const ConvGroup<T> group(weight.data(), bias.data(), taps, first, width);
+        for (std::int64_t row = first_row; row < last_row; ++row) {
+          const std::int64_t left = sequence - 1 - row % sequence;
+          T sums[column_group] = {};
+          for (int k = taps - 1; k >= 0; --k) {
+            const std::int64_t ahead = taps - 1 - k;
+            if (ahead > left) break;
+            const T* du = u_gradient.data() + (row + ahead) * columns + first;
+#pragma GCC ivdep
+            for (std::int64_t j = 0; j < width; ++j) {
+              sums[j] = multiply_add(group.weight[k][j], du[j], sums[j]);
+            }
+          }
+          T* dx = input_gradient + row * gradient_stride + first;
+          for (std::int64_t j = 0; j < width; ++j) {
+            dx[j] = sums[j];
+          }
+        }
+      });
+}
+
+template <class T>
+void causal_conv_backward_parameters(const ExecutionSpace& space, Matrix<T> weight_gradient, Vector<T> bias_gradient,
+                                     ConstMatrix<T> u_gradient, const Columns<const T>& x, const ConvShape& shape) {
+  const std::int64_t columns = x.columns, sequence = shape.sequence, batch = shape.batch, stride = x.stride;
+  const int taps = static_cast<int>(extent(weight_gradient, 1));
+  require_shape(fits_conv(x, extent(u_gradient, 1), shape) && extent(u_gradient, 0) == x.rows &&
+                    extent(weight_gradient, 0) == columns && extent(bias_gradient, 0) == columns && taps > 0 &&
+                    taps <= max_conv_width,
+                "causal_conv_backward_parameters");
+  const T* input = x.data;
+  for_column_groups(
+      "minipipe::causal_conv::backward_parameters", space, columns,
+      KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
+        T sums[column_group];
+        for (std::int64_t b = 0; b < batch; ++b) {
+          const T* du = u_gradient.data() + b * sequence * columns + first;
+          const T* values = input + b * sequence * stride + first;
+          sum_rows(sums, sequence, width, [=](const std::int64_t t, const std::int64_t j) { return du[t * columns + j]; });
+          for (std::int64_t j = 0; j < width; ++j) {
+            bias_gradient(first + j) += sums[j];
+          }
+          for (int k = 0; k < taps; ++k) {
+            const std::int64_t back = taps - 1 - k;
+            sum_rows(sums, sequence - back, width, [=](const std::int64_t t, const std::int64_t j) {
+              return du[(t + back) * columns + j] * values[t * stride + j];
+            });
+            for (std::int64_t j = 0; j < width; ++j) {
+              weight_gradient((first + j), k) += sums[j];
+            }
+          }
+        }
+      });
+}
+
+#define MINIPIPE_INSTANTIATE(T)                                                                                           \
+  template void causal_conv_forward<T>(const ExecutionSpace&, Matrix<T>, const Columns<const T>&, ConstMatrix<T>,         \
+                                       ConstVector<T>, const ConvShape&);                                                 \
+  template void causal_conv_backward_input<T>(const ExecutionSpace&, const Columns<T>&, Matrix<T>, ConstMatrix<T>,        \
+                                              const Columns<const T>&, ConstMatrix<T>, ConstVector<T>, const ConvShape&); \
+  template void causal_conv_backward_parameters<T>(const ExecutionSpace&, Matrix<T>, Vector<T>, ConstMatrix<T>,           \
+                                                   const Columns<const T>&, const ConvShape&);
+MINIPIPE_INSTANTIATE(float)
+MINIPIPE_INSTANTIATE(double)
+
+}  // namespace minipipe::core

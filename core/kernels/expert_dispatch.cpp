@@ -1,0 +1,210 @@
+#include "core/kernels/expert_dispatch.hpp"
+
+#include <cmath>
+
+#include "core/kernels/loops.hpp"
+#include "core/kernels/shape.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+// Rows counted by one thread.
+constexpr std::int64_t row_block = 64;
+
+std::int64_t row_blocks(std::int64_t rows) { return (rows + row_block - 1) / row_block; }
+
+bool fits_plan(const ExpertPlan& plan, std::int64_t rows, std::int64_t choices) {
+  return extent(plan.slots, 0) == rows * choices && plan.pairs.extent(0) == plan.slots.extent(0) &&
+         plan.offsets.extent(0) == plan.counts.extent(0) + 1;
+}
+
+}  // namespace
+
+std::int64_t expert_capacity(double factor, std::int64_t rows, std::int64_t choices, std::int64_t experts) {
+  const double share = factor * static_cast<double>(rows * choices) / static_cast<double>(experts);
+  // A product such as 1.1 * 30 / 3, rounded up by its last bit, is not one more.
+  return static_cast<std::int64_t>(std::ceil(share * (1 - 1e-12)));
+}
+
+std::int64_t expert_workspace(std::int64_t rows, std::int64_t experts) { return (row_blocks(rows) + 1) * experts; }
+
+// A counting sort: each block of rows counts its pairs per expert; the running sum over (expert, block) tells where the pairs
+// of a block start, and the block hands out these places in the order of its rows. parallel_scan splits its range by the number
+// of threads, but sums of integers are the same however they are split.
+void plan_experts(const ExecutionSpace& space, const ExpertPlan& plan, Vector<std::int32_t> workspace,
+                  ConstMatrix<std::int32_t> experts, std::int64_t capacity) {
+  const std::int64_t rows = extent(experts, 0), choices = extent(experts, 1), count = extent(plan.counts, 0);
+  const std::int64_t blocks = row_blocks(rows);
+  const std::int32_t limit = capacity > 0 && capacity < rows ? static_cast<std::int32_t>(capacity) : INT32_MAX;
+  require_shape(count >= 1 && fits_plan(plan, rows, choices) && extent(workspace, 0) >= expert_workspace(rows, count) &&
+                    rows * choices < INT32_MAX && capacity >= 0,
+                "plan_experts");
+  const Vector<std::int32_t> counts = plan.counts, offsets = plan.offsets, slots = plan.slots, pairs = plan.pairs;
+  const Vector<std::int32_t> places = slice(workspace, 0, blocks * count);  // [E, blocks]
+  const Vector<std::int32_t> starts = slice(workspace, blocks * count, count);
+  Kokkos::parallel_for(
+      "minipipe::expert_dispatch::count", RowRange(space, 0, blocks), KOKKOS_LAMBDA(const std::int64_t block) {
+        for (std::int64_t e = 0; e < count; ++e) {
+          places(e * blocks + block) = 0;
+        }
+        const std::int64_t end = (block + 1) * row_block < rows ? (block + 1) * row_block : rows;
+        for (std::int64_t pair = block * row_block * choices; pair < end * choices; ++pair) {
+          ++places(experts.data()[pair] * blocks + block);
+          pairs(pair) = -1;
+        }
+      });
+  Kokkos::parallel_scan(
+      "minipipe::expert_dispatch::places", RowRange(space, 0, blocks * count),
+      KOKKOS_LAMBDA(const std::int64_t i, std::int32_t& before, const bool last) {
+        const std::int32_t here = places(i);
+        if (last) {
+          places(i) = before;
+        }
+        before += here;
+      });
+  // Where each expert starts if nothing is dropped.
+  const auto all = static_cast<std::int32_t>(rows * choices);
+  Kokkos::parallel_for(
+      "minipipe::expert_dispatch::counts", RowRange(space, 0, count), KOKKOS_LAMBDA(const std::int64_t e) {
+        const std::int32_t start = blocks > 0 ? places(e * blocks) : 0;
+        starts(e) = start;
+        counts(e) = (e + 1 < count && blocks > 0 ? places((e + 1) * blocks) : all) - start;
+      });
+  Kokkos::parallel_scan(
+      "minipipe::expert_dispatch::offsets", RowRange(space, 0, count),
+      KOKKOS_LAMBDA(const std::int64_t e, std::int32_t& before, const bool last) {
+        const std::int32_t kept = counts(e) < limit ? counts(e) : limit;
+        if (last) {
+          offsets(e) = before;
+          if (e + 1 == count) {
+            offsets(count) = before + kept;
+          }
+        }
+        before += kept;
+      });
+  Kokkos::parallel_for(
+      "minipipe::expert_dispatch::assign", RowRange(space, 0, blocks), KOKKOS_LAMBDA(const std::int64_t block) {
+        const std::int64_t end = (block + 1) * row_block < rows ? (block + 1) * row_block : rows;
+        for (std::int64_t pair = block * row_block * choices; pair < end * choices; ++pair) {
+          const std::int32_t expert = experts.data()[pair];
+          const std::int32_t rank = places(expert * blocks + block)++ - starts(expert);
+          const std::int32_t slot = rank < limit ? offsets(expert) + rank : -1;
+          slots(pair) = slot;
+          if (slot >= 0) {
+            pairs(slot) = static_cast<std::int32_t>(pair);
+          }
+        }
+      });
+}
+
+void read_offsets(const ExecutionSpace& space, std::vector<std::int32_t>& host, ConstVector<std::int32_t> offsets) {
+  host.resize(offsets.extent(0));
+  const Kokkos::View<std::int32_t*, Kokkos::LayoutRight, Kokkos::HostSpace, Unmanaged> target(host.data(), host.size());
+  Kokkos::deep_copy(space, target, offsets);
+  fence(space, "before the host reads the offsets of the experts, because the copy is asynchronous");
+}
+
+template <class T>
+void gather_rows(const ExecutionSpace& space, Matrix<T> gathered, ConstMatrix<T> input, const ExpertPlan& plan) {
+  const std::int64_t rows = extent(input, 0), columns = extent(input, 1), total = extent(gathered, 0);
+  const std::int64_t choices = rows > 0 ? total / rows : 1;
+  require_shape(fits_plan(plan, rows, choices) && total == rows * choices && extent(gathered, 1) == columns, "gather_rows");
+  const ConstVector<std::int32_t> pairs = plan.pairs;
+  for_rows(
+      "minipipe::expert_dispatch::gather", space, total, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t slot) {
+        const std::int32_t pair = pairs(slot);
+        if (pair >= 0) {
+          const T* source = row_pointer(input, pair / choices);
+          T* target = row_pointer(gathered, slot);
+          row_for(member, columns, [=](const std::int64_t c) { target[c] = source[c]; });
+        }
+      });
+}
+
+template <class T>
+void gather_rows_backward(const ExecutionSpace& space, Matrix<T> input_gradient, ConstMatrix<T> gathered_gradient,
+                          const ExpertPlan& plan, bool accumulate) {
+  const std::int64_t rows = extent(input_gradient, 0), columns = extent(input_gradient, 1);
+  const std::int64_t total = extent(gathered_gradient, 0), choices = rows > 0 ? total / rows : 1;
+  require_shape(fits_plan(plan, rows, choices) && total == rows * choices && extent(gathered_gradient, 1) == columns,
+                "gather_rows_backward");
+  const ConstVector<std::int32_t> slots = plan.slots;
+  for_rows(
+      "minipipe::expert_dispatch::gather_backward", space, rows,
+      KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
+        T* target = row_pointer(input_gradient, row);
+        if (!accumulate) {
+          row_for(member, columns, [=](const std::int64_t c) { target[c] = 0; });
+        }
+        for (std::int64_t i = 0; i < choices; ++i) {
+          const std::int32_t slot = slots(row * choices + i);
+          if (slot >= 0) {
+            const T* source = row_pointer(gathered_gradient, slot);
+            row_for(member, columns, [=](const std::int64_t c) { target[c] += source[c]; });
+          }
+        }
+      });
+}
+
+template <class T>
+void combine_rows(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<T> expert_out, ConstMatrix<T> weights,
+                  const ExpertPlan& plan) {
+  const std::int64_t rows = extent(out, 0), columns = extent(out, 1), choices = extent(weights, 1);
+  require_shape(fits_plan(plan, rows, choices) && extent(weights, 0) == rows && extent(expert_out, 0) == rows * choices &&
+                    extent(expert_out, 1) == columns,
+                "combine_rows");
+  const ConstVector<std::int32_t> slots = plan.slots;
+  for_rows(
+      "minipipe::expert_dispatch::combine", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
+        T* target = row_pointer(out, row);
+        row_for(member, columns, [=](const std::int64_t c) { target[c] = 0; });
+        for (std::int64_t i = 0; i < choices; ++i) {
+          const std::int32_t slot = slots(row * choices + i);
+          if (slot >= 0) {
+            const T* source = row_pointer(expert_out, slot);
+            const T weight = weights(row, i);
+            row_for(member, columns, [=](const std::int64_t c) { target[c] += weight * source[c]; });
+          }
+        }
+      });
+}
+
+template <class T>
+void combine_rows_backward(const ExecutionSpace& space, Matrix<T> expert_out_gradient, Matrix<T> weights_gradient,
+                           ConstMatrix<T> output_gradient, ConstMatrix<T> expert_out, ConstMatrix<T> weights,
+                           const ExpertPlan& plan) {
+  const std::int64_t rows = extent(output_gradient, 0), columns = extent(output_gradient, 1), choices = extent(weights, 1);
+  require_shape(fits_plan(plan, rows, choices) && extent(weights, 0) == rows && extent(expert_out, 0) == rows * choices &&
+                    extent(expert_out, 1) == columns && extent(expert_out_gradient, 0) == rows * choices &&
+                    extent(expert_out_gradient, 1) == columns && extent(weights_gradient, 0) == rows &&
+                    extent(weights_gradient, 1) == choices,
+                "combine_rows_backward");
+  const ConstVector<std::int32_t> slots = plan.slots;
+  for_rows(
+      "minipipe::expert_dispatch::combine_backward", space, rows * choices,
+      KOKKOS_LAMBDA(const RowMember& member, const std::int64_t pair) {
+        const std::int32_t slot = slots(pair);
+        T along = 0;
+        if (slot >= 0) {
+          const T* gradient = row_pointer(output_gradient, pair / choices);
+          const T* source = row_pointer(expert_out, slot);
+          T* target = row_pointer(expert_out_gradient, slot);
+          const T weight = weights.data()[pair];
+          along = row_sum<T>(member, columns, [=](const std::int64_t c) { return gradient[c] * source[c]; });
+          row_for(member, columns, [=](const std::int64_t c) { target[c] = weight * gradient[c]; });
+        }
+        row_for(member, 1, [=](const std::int64_t) { weights_gradient.data()[pair] = along; });
+      });
+}
+
+#define MINIPIPE_INSTANTIATE(T)                                                                                       \
+  template void gather_rows<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, const ExpertPlan&);                  \
+  template void gather_rows_backward<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, const ExpertPlan&, bool);   \
+  template void combine_rows<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, ConstMatrix<T>, const ExpertPlan&); \
+  template void combine_rows_backward<T>(const ExecutionSpace&, Matrix<T>, Matrix<T>, ConstMatrix<T>, ConstMatrix<T>, \
+                                         ConstMatrix<T>, const ExpertPlan&);
+MINIPIPE_INSTANTIATE(float)
+MINIPIPE_INSTANTIATE(double)
+
+}  // namespace minipipe::core
