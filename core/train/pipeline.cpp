@@ -90,15 +90,13 @@ std::int64_t LocalStage::message_bytes() const {
   return sum;
 }
 
-Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, MPI_Comm replicas, const Sources& sources,
-                   std::function<double()> clock)
+Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const Sources& sources, std::function<double()> clock)
     : place_(place), clock_(std::move(clock)) {
   for (const int index : place_.local_stages()) {
     LocalStage stage;
     stage.index = index;
     make_buffers(stage, deck);
     make_compute(stage, deck, sources);
-    if (stage.model && place_.replicas > 1) make_exchange(stage, replicas);
     stages_.push_back(std::move(stage));
   }
   connect(edges);
@@ -115,6 +113,13 @@ Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, MPI_Com
 }
 
 Pipeline::~Pipeline() = default;
+
+void Pipeline::join_replicas(MPI_Comm replicas) {
+  if (place_.replicas == 1) return;
+  for (LocalStage& stage : stages_) {
+    if (stage.model) make_exchange(stage, replicas);
+  }
+}
 
 void Pipeline::make_buffers(LocalStage& stage, const Deck& deck) {
   const std::int64_t floats = message_floats(deck);
@@ -178,9 +183,8 @@ void Pipeline::connect(MPI_Comm edges) {
       const int peer = place_.rank_of(previous);
       stage.activation_receive =
           std::make_unique<MpiReceiveChannel>(edges, peer, edge_tag(previous, Direction::activation), *stage.activation_in);
-      stage.gradient_send =
-          std::make_unique<MpiSendChannel>(edges, peer, edge_tag(previous, Direction::gradient), *stage.gradient_out,
-                                           sent_to_stages_);
+      stage.gradient_send = std::make_unique<MpiSendChannel>(edges, peer, edge_tag(previous, Direction::gradient),
+                                                             *stage.gradient_out, sent_to_stages_);
     }
     if (next >= place_.stages()) continue;
     if (place_.has(next)) {
@@ -188,9 +192,8 @@ void Pipeline::connect(MPI_Comm edges) {
       continue;
     }
     const int peer = place_.rank_of(next);
-    stage.activation_send =
-        std::make_unique<MpiSendChannel>(edges, peer, edge_tag(stage.index, Direction::activation), *stage.activation_out,
-                                         sent_to_stages_);
+    stage.activation_send = std::make_unique<MpiSendChannel>(edges, peer, edge_tag(stage.index, Direction::activation),
+                                                             *stage.activation_out, sent_to_stages_);
     stage.gradient_receive =
         std::make_unique<MpiReceiveChannel>(edges, peer, edge_tag(stage.index, Direction::gradient), *stage.gradient_in);
   }

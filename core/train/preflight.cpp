@@ -55,7 +55,7 @@ std::string delay_warning(const Deck& deck, int stages) {
 }
 
 std::vector<std::pair<std::string, std::size_t>> PlannedMemory::categories() const {
-  return {{"parameters", stage.parameters},       {"gradients", stage.gradients},     {"optimizer", stage.optimizer},
+  return {{"parameters", stage.parameters},           {"gradients", stage.gradients},     {"optimizer", stage.optimizer},
           {"weight_versions", stage.weight_versions}, {"activations", stage.activations}, {"comm", comm}};
 }
 

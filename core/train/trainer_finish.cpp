@@ -124,8 +124,8 @@ Summary Trainer::summarise() {
     summary.gemm_fraction = flops / (summary.step_time_s * all_rates);
     summary.numbers["gemm_gflops"] = all_rates * 1e-9;
     summary.numbers["flops_per_update"] = flops;
-    summary.numbers["model_flops_per_update"] = flops_per_microbatch(model_config(deck_), train_shape(deck_)) *
-                                                static_cast<double>(microbatches_per_update(deck_));
+    summary.numbers["model_flops_per_update"] =
+        flops_per_microbatch(model_config(deck_), train_shape(deck_)) * static_cast<double>(microbatches_per_update(deck_));
   }
   double under_way = 0;
   double exposed = 0;
