@@ -49,9 +49,11 @@ TEST(TraceRows, WithoutGradientsTheNormIsUnknown) {
 
 TEST(SegmentReport, ByRankSortsEachRanksStagesByTime) {
   SegmentReport report;
-  report.ranks = {{LoggedAction{{Kind::forward, 0, 0}, 0, 1, 0}, LoggedAction{{Kind::backward, 0, 0}, 5, 6, 0},
+  // Two replicas in one process each; of the first one nothing may be left in the second one's log.
+  report.ranks = {{LoggedAction{{Kind::forward, 3, 7}, 0, 1, 0}},
+                  {LoggedAction{{Kind::forward, 0, 0}, 0, 1, 0}, LoggedAction{{Kind::backward, 0, 0}, 5, 6, 0},
                    LoggedAction{{Kind::forward, 2, 0}, 2, 3, 0}, LoggedAction{{Kind::forward, 1, 0}, 1, 2, 0}}};
-  const auto log = report.by_rank(schedules::looped(2, 2));
+  const auto log = report.by_rank({.rank = 0, .ranks = 2, .replicas = 2, .placement = schedules::looped(2, 2)}, 1);
   ASSERT_EQ(log.ranks.size(), 2U);
   ASSERT_EQ(log.ranks[0].size(), 3U);
   EXPECT_EQ(log.ranks[0][1].action.stage, 2);
