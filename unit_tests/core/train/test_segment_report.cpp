@@ -17,7 +17,7 @@ SegmentReport two_updates() {
   SegmentReport report;
   report.ranks = {{LoggedAction{{Kind::update, 0, 3}, 1, 5, 3}, LoggedAction{{Kind::update, 0, 4}, 6, 9, 4}},
                   {LoggedAction{{Kind::update, 1, 3}, 1, 4, 3}, LoggedAction{{Kind::update, 1, 4}, 6, 10, 4}}};
-  report.losses = {{6, 1.0}, {7, 2.0}, {8, 3.0}, {9, 4.0}};
+  report.losses = {{6, 1.0, 50}, {7, 2.0, 50}, {8, 3.0, 50}, {9, 4.0, 50}};
   report.squares = {{3, 0, 9.0}, {3, 1, 16.0}, {4, 0, 1.0}, {4, 1, 3.0}};
   return report;
 }
@@ -33,6 +33,14 @@ TEST(TraceRows, AverageLossesAndAddSquaresPerUpdate) {
   EXPECT_DOUBLE_EQ(rows[1].grad_norm, 2.0);
   EXPECT_DOUBLE_EQ(rows[0].lr, 0.5);
   EXPECT_DOUBLE_EQ(rows[1].lr, 0.25);
+}
+
+TEST(TraceRows, ALossCountsAsManyTokensAsItHas) {
+  auto report = two_updates();
+  report.losses = {{6, 1.0, 75}, {7, 2.0, 25}, {8, 3.0, 0}, {9, 4.0, 10}};
+  const auto rows = trace_rows(report, basis(), 3, 5);
+  EXPECT_DOUBLE_EQ(rows[0].loss, 1.25);
+  EXPECT_DOUBLE_EQ(rows[1].loss, 4.0);
 }
 
 TEST(TraceRows, AnUpdateIsOverWhenItsLastStageHasMadeIt) {
