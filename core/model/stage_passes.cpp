@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/kernels/elementwise.hpp"
+#include "core/model/fetch_order.hpp"
 #include "core/model/stage_implementation.hpp"
 #include "schedules/error.hpp"
 
@@ -18,20 +19,11 @@ void KokkosStage::Implementation::begin(std::int64_t microbatch, bool training) 
 }
 
 KokkosStage::Implementation::Fetches KokkosStage::Implementation::forward_fetches() const {
-  std::vector<int> order;
-  if (layers().embedding) order.push_back(StageLayerNumbers::embedding);
-  for (int b = 0; b < layers().blocks; ++b) order.push_back(StageLayerNumbers::block(b));
-  if (layers().head) order.push_back(StageLayerNumbers::head(layers()));
-  if (tied_head()) order.push_back(StageLayerNumbers::embedding);
-  return {sharded() ? exchange : nullptr, std::move(order)};
+  return {sharded() ? exchange : nullptr, forward_fetch_order(layers(), tied_head())};
 }
 
 KokkosStage::Implementation::Fetches KokkosStage::Implementation::backward_fetches() const {
-  std::vector<int> order;
-  if (tied_head()) order.push_back(StageLayerNumbers::embedding);
-  if (layers().head) order.push_back(StageLayerNumbers::head(layers()));
-  for (int b = layers().blocks - 1; b >= 0; --b) order.push_back(StageLayerNumbers::block(b));
-  return {sharded() ? exchange : nullptr, std::move(order)};
+  return {sharded() ? exchange : nullptr, backward_fetch_order(layers(), tied_head())};
 }
 
 void KokkosStage::Implementation::gradient_done(int layer, bool last) {

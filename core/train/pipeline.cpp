@@ -256,7 +256,7 @@ void Pipeline::run_segment(std::map<int, std::unique_ptr<schedules::Policy>> pol
 std::vector<MicrobatchLoss> Pipeline::evaluate(BatchSource& source, std::int64_t microbatches, const Poll& poll,
                                                const SwitchStage::TokenLosses& keep) {
   const auto state = stages_.front().executor->state();
-  const std::int64_t sent_before = sent_to_stages_;
+  const SentBytes before = all_sent();
   for (LocalStage& stage : stages_) {
     stage.switchable->evaluate(source, keep);
     stage.executor->start_at(0, 0);
@@ -274,17 +274,23 @@ std::vector<MicrobatchLoss> Pipeline::evaluate(BatchSource& source, std::int64_t
       if (loss.microbatch < microbatches) losses.push_back(loss);
     }
   }
-  sent_in_evaluation_ += sent_to_stages_ - sent_before;
+  sent_in_evaluation_ += all_sent();
+  sent_in_evaluation_ -= before;
   return losses;
 }
 
-SentBytes Pipeline::sent() const {
+SentBytes Pipeline::all_sent() const {
   SentBytes sent;
-  sent.pipeline = sent_to_stages_ - sent_in_evaluation_;
+  sent.pipeline = sent_to_stages_;
   for (const LocalStage& stage : stages_) {
-    if (!stage.exchange) continue;
-    for (std::size_t p = 0; p < traffic_purposes; ++p) sent.replicas.bytes[p] += stage.exchange->traffic().bytes[p];
+    if (stage.exchange) sent.replicas += stage.exchange->traffic();
   }
+  return sent;
+}
+
+SentBytes Pipeline::sent() const {
+  SentBytes sent = all_sent();
+  sent -= sent_in_evaluation_;
   return sent;
 }
 

@@ -73,10 +73,11 @@ class Pipeline {
   std::vector<MicrobatchLoss> evaluate(BatchSource& source, std::int64_t microbatches, const Poll& poll,
                                        const SwitchStage::TokenLosses& keep = {});
 
-  // Bytes this rank has sent while training.
+  // Bytes this rank has sent while training; evaluations apart.
   SentBytes sent() const;
 
  private:
+  SentBytes all_sent() const;
   void make_buffers(LocalStage& stage, const Deck& deck);
   void make_compute(LocalStage& stage, const Deck& deck, const Sources& sources);
   void make_exchange(LocalStage& stage, MPI_Comm replicas);
@@ -87,7 +88,7 @@ class Pipeline {
   Place place_;
   std::function<double()> clock_;
   std::int64_t sent_to_stages_ = 0;      // counted by the channels
-  std::int64_t sent_in_evaluation_ = 0;  // of these
+  SentBytes sent_in_evaluation_;         // of all_sent()
   std::vector<Communicator> exchanges_;  // one per stage with replicas; outlives the stages
   std::vector<LocalStage> stages_;
 };
