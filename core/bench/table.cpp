@@ -20,11 +20,11 @@ namespace {
 double spread(const Quartiles& q) { return q.median > 0 ? 50 * (q.upper - q.lower) / q.median : 0; }
 
 void add_kernels(std::string& text, const BenchReport& report, const std::string& limit, const char* title, const char* unit) {
-  add(text, "\n%-32s %-28s %11s %8s %9s %8s\n", title, "shape", "median us", "+- %", unit, "share %");
+  add(text, "\n%-34s %-28s %11s %8s %9s %8s\n", title, "shape", "median us", "+- %", unit, "share %");
   for (const KernelResult& k : report.kernels) {
     if (k.limit != limit) continue;
     const Quartiles& s = k.timing.seconds;
-    add(text, "%-32s %-28s %11.2f %8.1f %9.2f %8.1f%s\n", k.name.c_str(), k.shape.c_str(), 1e6 * s.median, spread(s), k.rate,
+    add(text, "%-34s %-28s %11.2f %8.1f %9.2f %8.1f%s\n", k.name.c_str(), k.shape.c_str(), 1e6 * s.median, spread(s), k.rate,
         100 * k.share, k.used ? "" : "  not in this model");
   }
 }
