@@ -1,7 +1,7 @@
 // minipipe bench: kernels and a training step as shares of the machine's own rates.
 #include "core/bench/bench.hpp"
 
-#include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 
@@ -18,9 +18,12 @@ namespace {
 // Found out before the measuring, not after it.
 void check_writable(const std::string& file, const std::string& option) {
   if (file.empty()) return;
+  std::error_code ignored;
+  const bool there = std::filesystem::exists(file, ignored);
   if (!std::ofstream(file, std::ios::app)) {
     throw InputError(option + " " + file + ": cannot be written; give a path in an existing, writable folder");
   }
+  if (!there) std::filesystem::remove(file, ignored);
 }
 
 }  // namespace

@@ -41,6 +41,12 @@ std::string bench_table(const BenchReport& report) {
         static_cast<long long>(g.shape.m), static_cast<long long>(g.shape.n), static_cast<long long>(g.shape.k), g.gflops,
         100 * g.drift);
   }
+  for (const GemmReference& g : report.gemms) {
+    if (g.drift > 0.1) {
+      text += "  warning: so large a change means that something else used the machine; measure again when it is idle\n";
+      break;
+    }
+  }
   for (const auto& [bytes, rate] : report.copies) {
     add(text, "copy rate, %12.3f MB %10.2f GB/s read and written\n", 1e-6 * static_cast<double>(bytes), rate);
   }
