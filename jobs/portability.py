@@ -62,8 +62,8 @@ def figure(results, rows, metric, file):
         left.text(x, row["efficiency"], f"{row['efficiency']:.3f}", ha="center", va="bottom")
     left.axhline(metric, color="black", linestyle="--", label=f"harmonic mean {metric:.3f}")
     left.set_ylabel("share of the matrix rate that a step reaches")
-    left.set_ylim(0, 1.12 * max(metric, *(r["efficiency"] for r in rows)))
-    left.legend(loc="lower right")
+    left.set_ylim(0, 1.25 * max(metric, *(r["efficiency"] for r in rows)))
+    left.legend(loc="upper right")
     marks = "osD^v<>"
     for number, (name, bench) in enumerate(results.items()):
         share = {k["name"]: k["share"] for k in bench["kernels"]}

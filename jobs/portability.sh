@@ -27,7 +27,7 @@ cd "$root"
 load_setup
 deck=inputs/studies/portability.toml
 mkdir -p "$out"
-rm -f "$out"/*.json # of back ends that may be gone
+rm -f "$out"/{serial,openmp-1,openmp-2,cuda}.json # of back ends that may be gone
 
 run() { # NAME PRESET THREADS
   local name=$1 preset=$2 threads=$3

@@ -16,7 +16,8 @@ Quartiles quartiles(std::vector<double> samples);  // RunError if there are none
 // Seconds of one call.
 struct Timing {
   Quartiles seconds;
-  int calls = 1;  // in a row per sample
+  double best = 0;  // the fastest sample
+  int calls = 1;    // in a row per sample
 };
 
 // Calls `work` on the instance `repeat` times; where one call is short, a sample is a row of calls of at least

@@ -30,6 +30,7 @@ TEST(Measure, ShortCallsShareASample) {
   EXPECT_GT(timing.calls, 1);
   EXPECT_GE(calls, 3 * timing.calls);
   EXPECT_GT(timing.seconds.median, 0);
+  EXPECT_LE(timing.best, timing.seconds.lower);
   EXPECT_LE(timing.seconds.lower, timing.seconds.upper);
 }
 
