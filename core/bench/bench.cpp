@@ -82,7 +82,7 @@ StepResult bench_step(const Deck& deck, int repeat) {
   std::vector<double> seconds;
   for (int i = 0; i < repeat; ++i) seconds.push_back(timed_step());
   result.seconds = quartiles(seconds);
-  const double tokens = static_cast<double>(tokens_per_update(deck));
+  const double tokens = static_cast<double>(deck.train.microbatches * train_shape(deck).rows());
   result.tokens_per_s = tokens / result.seconds.median;
   result.flops = flops_per_microbatch(model_config(deck), train_shape(deck)) * static_cast<double>(deck.train.microbatches);
 

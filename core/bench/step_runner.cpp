@@ -9,6 +9,7 @@ namespace minipipe::core {
 
 KokkosStageOptions one_stage_options(const Deck& deck) {
   Deck plain = deck;
+  plain.parallel = {};
   plain.schedule.name = "1f1b";
   plain.schedule.chunks = 1;
   plain.schedule.partition = {};
