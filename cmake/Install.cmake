@@ -6,7 +6,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # Two sets, so that a user of the schedules alone needs none of the packages that the rest needs.
-foreach(name options schedules data types linalg kernels optim model comm emulate deck io parallel train profile tune core)
+foreach(name options schedules data types linalg kernels optim model comm emulate deck io parallel train profile bench tune core)
   set_target_properties(minipipe_${name} PROPERTIES EXPORT_NAME ${name})
   if(name MATCHES "options|schedules")
     set(set minipipe-schedules)

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "core/types/region.hpp"
 #include "schedules/error.hpp"
 #ifdef MINIPIPE_HAVE_ONEDNN
 #include <dnnl.h>
@@ -59,8 +60,10 @@ void gemm(const ExecutionSpace& space, bool transpose_a, bool transpose_b, T alp
                    " x " + std::to_string(rows(c, true)));
   }
   if constexpr (std::is_same_v<T, float> && on_host && have_onednn) {
+    const Region region("minipipe::gemm::onednn");
     onednn_gemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, b, beta, c);
   } else {
+    const Region region("minipipe::gemm::kokkos_kernels");
     kokkos_gemm<T>(space, transpose_a ? "T" : "N", transpose_b ? "T" : "N", alpha, a, b, beta, c);
   }
 }
