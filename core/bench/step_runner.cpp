@@ -1,7 +1,6 @@
 #include "core/bench/step_runner.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/train/options.hpp"
 
@@ -33,8 +32,11 @@ void ScatteredTokens::batch(std::int64_t /*microbatch*/, std::int32_t* tokens, s
 
 StepRunner::StepRunner(const KokkosStageOptions& options)
     : window_(options.window), tokens_(options.shape, options.model.vocab), stage_(options, tokens_) {
-  stage_.set_global_squares(
-      [](const std::vector<double>& squares) { return std::accumulate(squares.begin(), squares.end(), 0.0); });
+  stage_.set_global_squares([](const std::vector<TensorSquares>& squares) {
+    double total = 0;
+    for (const TensorSquares& tensor : squares) total += tensor.sum;
+    return total;
+  });
 }
 
 void StepRunner::step() {
@@ -49,7 +51,7 @@ void StepRunner::step() {
   const auto losses = stage_.take_losses();
   stage_.take_gradient_squares();
   last_loss_ = 0;
-  for (const auto& [microbatch, loss] : losses) last_loss_ += loss / static_cast<double>(losses.size());
+  for (const MicrobatchLoss& of : losses) last_loss_ += of.loss / static_cast<double>(losses.size());
 }
 
 }  // namespace minipipe::core
