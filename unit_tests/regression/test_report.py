@@ -98,7 +98,7 @@ def test_replicas():
 
     replicas = {"parallel.data": 2, "run.steps": 6, "output.evaluation_interval": 3}
     support.train(4, "fsdp", {**replicas, "parallel.mode": "fsdp", "parallel.stages": 2})
-    support.train(2, "sdp", {**replicas, "parallel.mode": "sdp", "sdp.coverage": 0.5, "sdp.masking": "backward"})
+    support.train(2, "sdp", {**replicas, "parallel.mode": "sdp", "sdp.coverage": 0.75, "sdp.masking": "backward"})
     report("fsdp", "sdp", "flush", "--out", "replicas")
     table = json.loads(Path("replicas/table.json").read_text())
     by_folder = {row["folder"]: row for row in table["rows"]}
