@@ -60,8 +60,8 @@ TEST(PlannedTraffic, OneRankSendsNothing) {
 }
 
 TEST(PlannedTraffic, StagesSendActivationsAndGradients) {
-  const Deck deck = deck_of({"parallel.data=1"});
-  const auto ranks = planned_traffic(tests::small_deck(), 4);
+  const Deck deck = tests::small_deck();
+  const auto ranks = planned_traffic(deck, 4);
   const double message = 4.0 * message_floats(deck) * deck.train.microbatches;
   ASSERT_EQ(ranks.size(), 4U);
   for (int r = 0; r < 4; ++r) {
