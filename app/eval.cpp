@@ -81,7 +81,7 @@ int evaluate(const Command& command) {
                        "/checkpoints; train first, or name a checkpoint file");
     }
     file = *found;
-    state = core::open_checkpoint(file, deck, &notes);
+    state = core::open_checkpoint(file, deck, &notes, core::CheckpointUse::evaluate);
     sources = open_sources(deck, true);
   });
   const core::Place place = core::place_of_run(deck, rank, ranks);

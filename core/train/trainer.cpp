@@ -13,6 +13,7 @@
 #include "core/deck/rules.hpp"
 #include "core/io/checkpoint.hpp"
 #include "core/train/checkpointing.hpp"
+#include "core/train/gated_policy.hpp"
 #include "core/train/gather.hpp"
 #include "core/train/global_norm.hpp"
 #include "core/train/mean_loss.hpp"
@@ -66,8 +67,10 @@ void Trainer::open_output() {
 void Trainer::set_up(const Sources& sources) {
   control_ = std::make_unique<Control>(comm_.get());
   const std::int64_t in_flight = schedules::activation_slots(schedule_options(deck_, place_.stages()), 0);
+  std::vector<int> followers;
+  for (int replica = 1; replica < place_.replicas; ++replica) followers.push_back(place_.rank_of(0, replica));
   stop_ = std::make_unique<StopRule>(
-      deck_, *control_, signal_, [this] { return clock(); }, in_flight);
+      deck_, *control_, signal_, [this] { return clock(); }, in_flight, followers);
   watchdog_ = std::make_unique<Watchdog>(deck_.run.watchdog, [rank = place_.rank, limit = deck_.run.watchdog] {
     return "rank " + std::to_string(rank) + ": nothing has moved for run.watchdog = " + std::to_string(limit) +
            " s: a peer is gone or a schedule waits for ever; ending the job\n";
@@ -120,6 +123,9 @@ std::map<int, std::unique_ptr<schedules::Policy>> Trainer::policies_for(std::int
   for (int rank = 0; rank < place_.placement.ranks; ++rank) {
     if (place_.one_process() || rank == place_.pipeline_rank())
       policies.merge(schedules::make_rank_policies(options, place_.placement, rank));
+  }
+  if (place_.replicas > 1 && place_.has(0)) {
+    policies.at(0) = std::make_unique<GatedPolicy>(std::move(policies.at(0)), *stop_);
   }
   return policies;
 }
