@@ -26,6 +26,7 @@ void copy_columns(const ExecutionSpace& space, Matrix<T> out, int out_column, Co
 #define MINIPIPE_INSTANTIATE(T) template void copy_columns<T>(const ExecutionSpace&, Matrix<T>, int, ConstMatrix<T>, int, int);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 #undef MINIPIPE_INSTANTIATE
 
 }  // namespace minipipe::core
