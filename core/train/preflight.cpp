@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/linalg/gemm.hpp"
 #include "core/parallel/replica_exchange.hpp"
 #include "core/train/options.hpp"
 #include "schedules/error.hpp"
@@ -43,6 +44,12 @@ void check_schedule(const Deck& deck, int stages) {
   schedules::prove_no_deadlock(schedules::with_communication(result.simulation.log.plan(), placement), placement);
 }
 
+std::string precision_warning(const Deck& deck) {
+  if (precision_of(deck) == Precision::fp32 || deck.emulate.enabled || bf16_products() == Bf16Products::native) return "";
+  return "warning: precision.compute = \"bf16\" has no products of its own in this build or on this processor (oneDNN and "
+         "AVX512_BF16 or AMX are needed): they are computed in fp32 from copies, which is right but slower than \"fp32\"\n";
+}
+
 std::string delay_warning(const Deck& deck, int stages) {
   const auto options = schedule_options(deck, stages);
   if (!schedules::is_asynchronous(options.name) || options.synchronous_updates > 0 || deck.train.optimizer != "adamw")
@@ -55,7 +62,7 @@ std::string delay_warning(const Deck& deck, int stages) {
 }
 
 std::vector<std::pair<std::string, std::size_t>> PlannedMemory::categories() const {
-  return {{"parameters", stage.parameters},       {"gradients", stage.gradients},     {"optimizer", stage.optimizer},
+  return {{"parameters", stage.parameters},           {"gradients", stage.gradients},     {"optimizer", stage.optimizer},
           {"weight_versions", stage.weight_versions}, {"activations", stage.activations}, {"comm", comm}};
 }
 
