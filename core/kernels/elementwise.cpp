@@ -36,7 +36,8 @@ void copy(const ExecutionSpace& space, Vector<T> out, ConstVector<T> values) {
   T* result = out.data();
   const T* v = values.data();
   for_elements(
-      "minipipe::elementwise::copy", space, extent(out, 0), KOKKOS_LAMBDA(const std::int64_t i) { result[i] = v[i]; });
+      "minipipe::elementwise::copy", space, extent(out, 0),
+      KOKKOS_LAMBDA(const std::int64_t i) { result[i] = static_cast<Compute<T>>(v[i]); });
 }
 
 template <class To, class From>

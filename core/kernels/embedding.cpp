@@ -21,7 +21,7 @@ void embedding_forward(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<s
           const T* position = row_pointer(position_table, row % sequence);
           row_for(member, columns, [=](const std::int64_t c) { result[c] = token[c] + position[c]; });
         } else {
-          row_for(member, columns, [=](const std::int64_t c) { result[c] = token[c]; });
+          row_for(member, columns, [=](const std::int64_t c) { result[c] = static_cast<Compute<T>>(token[c]); });
         }
       });
 }

@@ -46,7 +46,7 @@ void bias_gelu_forward(const ExecutionSpace& space, Matrix<T> out, Matrix<T> val
         T* const y = row_pointer(out, row);
         const Compute<T>* const b = bias.data();
         row_for(member, columns, [=](const std::int64_t c) {
-          const T x = v[c] + b[c];  // as it is stored
+          const Compute<T> x = as_stored<T>(v[c] + b[c]);
           v[c] = x;
           y[c] = Gelu<Compute<T>>::value(x);
         });

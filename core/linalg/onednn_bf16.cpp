@@ -3,6 +3,7 @@
 #include "core/linalg/gemm_bf16.hpp"
 
 #ifdef MINIPIPE_HAVE_ONEDNN
+#include <algorithm>
 #include <array>
 #include <dnnl.hpp>
 #include <map>
@@ -27,16 +28,22 @@ bool have_instructions() {
   return there;
 }
 
-dnnl::memory::desc describe(std::int64_t rows, std::int64_t columns, bool transposed, dnnl::memory::data_type type) {
-  return {{rows, columns}, type, transposed ? dnnl::memory::dims{1, rows} : dnnl::memory::dims{columns, 1}};
+// `stride`: elements from row to row, or transposed from column to column.
+dnnl::memory::desc describe(std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t stride,
+                            dnnl::memory::data_type type) {
+  return {{rows, columns}, type, transposed ? dnnl::memory::dims{1, stride} : dnnl::memory::dims{stride, 1}};
 }
+
+// Gradients of weights are computed in blocks of so many rows: their left factor is read along columns, and a block of it fits
+// into the second level of cache.
+constexpr std::int64_t block_rows = 1024;
 
 // Made once for each shape; a thread has its own, with the library's memory for it.
 struct Product {
   dnnl::memory a, b, c;
   dnnl::matmul run;
 };
-// m, n, k, transposed a, transposed b, c is float, beta = 0
+// m, n, k, stride of a, transposed a, transposed b, c is float
 using Shape = std::array<std::int64_t, 7>;
 
 struct Library {
@@ -47,9 +54,10 @@ struct Library {
 
 Product make_product(const dnnl::engine& engine, const Shape& shape, float beta) {
   using Type = dnnl::memory::data_type;
-  const auto [m, n, k, transpose_a, transpose_b, wide, fresh] = shape;
-  const auto a = describe(m, k, transpose_a != 0, Type::bf16), b = describe(k, n, transpose_b != 0, Type::bf16);
-  const auto c = describe(m, n, false, wide != 0 ? Type::f32 : Type::bf16);
+  const auto [m, n, k, a_stride, transpose_a, transpose_b, wide] = shape;
+  const auto a = describe(m, k, transpose_a != 0, a_stride, Type::bf16);
+  const auto b = describe(k, n, transpose_b != 0, transpose_b != 0 ? k : n, Type::bf16);
+  const auto c = describe(m, n, false, n, wide != 0 ? Type::f32 : Type::bf16);
   dnnl::primitive_attr attributes;
   if (beta != 0) {
     dnnl::post_ops after;
@@ -66,6 +74,13 @@ Product make_product(const dnnl::engine& engine, const Shape& shape, float beta)
 
 void* handle(const void* data) { return const_cast<void*>(data); }
 
+// The product of that shape, made if it is new.
+Product& product_of(Library& library, const Shape& shape, float beta) {
+  const auto found = library.products.find({shape, beta});
+  if (found != library.products.end()) return found->second;
+  return library.products.emplace(std::pair{shape, beta}, make_product(library.engine, shape, beta)).first->second;
+}
+
 }  // namespace
 
 template <class Out>
@@ -76,16 +91,17 @@ bool onednn_gemm(bool transpose_a, bool transpose_b, ConstMatrix<bf16> a, ConstM
   if (m == 0 || n == 0 || k == 0) return false;
   thread_local Library library;
   try {
-    const Shape shape{m, n, k, transpose_a, transpose_b, std::is_same_v<Out, float>, beta == 0};
-    auto found = library.products.find({shape, beta});
-    if (found == library.products.end()) {
-      found = library.products.emplace(std::pair{shape, beta}, make_product(library.engine, shape, beta)).first;
+    const std::int64_t block = transpose_a ? block_rows : m, a_stride = transpose_a ? m : k;
+    for (std::int64_t first = 0; first < m; first += block) {
+      const std::int64_t here = std::min(block, m - first);
+      Product& product =
+          product_of(library, {here, n, k, a_stride, transpose_a, transpose_b, std::is_same_v<Out, float>}, beta);
+      product.a.set_data_handle(handle(a.data() + (transpose_a ? first : 0)));
+      product.b.set_data_handle(handle(b.data()));
+      product.c.set_data_handle(handle(c.data() + first * n));
+      product.run.execute(library.stream,
+                          {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.b}, {DNNL_ARG_DST, product.c}});
     }
-    Product& product = found->second;
-    product.a.set_data_handle(handle(a.data()));
-    product.b.set_data_handle(handle(b.data()));
-    product.c.set_data_handle(handle(c.data()));
-    product.run.execute(library.stream, {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.b}, {DNNL_ARG_DST, product.c}});
     library.stream.wait();
   } catch (const dnnl::error& error) {
     throw RunError(std::string("oneDNN's product of bf16 matrices failed: ") + error.what());

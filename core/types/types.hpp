@@ -54,6 +54,12 @@ struct ComputeOf<bf16> {
 template <class T>
 using Compute = typename ComputeOf<T>::type;
 
+// The value as T stores it. (Local variables of type bf16 keep compilers from making vector code.)
+template <class T>
+KOKKOS_INLINE_FUNCTION Compute<T> as_stored(Compute<T> value) {
+  return static_cast<Compute<T>>(static_cast<T>(value));
+}
+
 // All elements of a contiguous view as a vector. Takes no ownership.
 template <class View>
 Vector<typename View::value_type> flatten(const View& view) {

@@ -40,7 +40,8 @@ namespace {
 // All forms and odd sizes of product(...), which writes c.
 template <class Out, class Multiply>
 void check_products(const Multiply& multiply) {
-  for (const auto& [m, n, k] : {std::array<int, 3>{1, 1, 1}, {7, 33, 5}, {64, 48, 32}, {3, 257, 130}, {129, 65, 200}}) {
+  for (const auto& [m, n, k] :
+       {std::array<int, 3>{1, 1, 1}, {7, 33, 5}, {64, 48, 32}, {3, 257, 130}, {129, 65, 200}, {1100, 17, 9}}) {
     for (int form = 0; form < 8; ++form) {
       SCOPED_TRACE(::testing::Message() << m << ' ' << n << ' ' << k << " form " << form);
       const bool transpose_a = form & 1, transpose_b = form & 2, add = form & 4;
