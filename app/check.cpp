@@ -11,6 +11,7 @@
 #include "core/profile/profile_file.hpp"
 #include "core/profile/use_profile.hpp"
 #include "core/train/options.hpp"
+#include "core/train/planned_traffic.hpp"
 #include "core/train/preflight.hpp"
 #include "core/train/replica_options.hpp"
 #include "core/tune/plan_header.hpp"
@@ -101,6 +102,23 @@ void print_memory(const Subject& subject) {
   }
 }
 
+void print_traffic(const Subject& subject) {
+  const auto ranks = core::planned_traffic(subject.deck, subject.stages);
+  if (ranks.size() == 1) return;
+  std::printf("bytes sent per update:\n%6s", "rank");
+  for (const auto& purpose : ranks.front()) std::printf(" %16s", purpose.first.c_str());
+  std::printf(" %16s\n", "all");
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    std::printf("%6zu", r);
+    double all = 0;
+    for (const auto& purpose : ranks[r]) {
+      std::printf(" %16.0f", purpose.second);
+      all += purpose.second;
+    }
+    std::printf(" %16.0f\n", all);
+  }
+}
+
 // Prints the verdict; the exit status.
 int verdict(const core::Preflight& result) {
   for (const std::string& problem : result.report.problems) std::cerr << problem << "\n";
@@ -144,6 +162,7 @@ int check(const Command& command) {
   print_schedule(subject, result);
   std::printf("%s", core::masks_text(subject.deck, subject.stages).c_str());
   print_memory(subject);
+  print_traffic(subject);
   print_prediction(subject, core::planned_peak_bytes(subject.deck, subject.stages));
   return verdict(result);
 }

@@ -60,6 +60,7 @@ void require_deck_or_profile(const Command& command) {
 
 Command::Verb verb_of(const std::string& name) {
   if (name == "profile") return Command::Verb::profile;
+  if (name == "bench") return Command::Verb::bench;
   if (name == "check") return Command::Verb::check;
   if (name == "simulate") return Command::Verb::simulate;
   if (name == "tune") return Command::Verb::tune;
@@ -86,6 +87,11 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
   CLI::App* profile =
       add_deck_command(app, "profile", "measure the costs of the model's layers and links on these ranks", command);
   profile->add_option("--out", command.profile_out, "HDF5 file; without one, profile.h5 in output.directory");
+  CLI::App* bench =
+      add_deck_command(app, "bench", "measure kernels and a training step against this machine's own rates", command);
+  bench->add_option("--out", command.bench_out, "HDF5 file to write");
+  bench->add_option("--json", command.bench_json, "JSON file to write; the same object is the last line printed");
+  bench->add_option("--repeat", command.repeat, "samples of each measurement, at least 3")->capture_default_str();
   CLI::Option* cases = train->add_flag("--cases", command.cases, "print the number of cases of the deck's [sweep] and stop");
   train->add_flag("--list", command.list, "with --cases: a line per case: number, ranks, folder, values")->needs(cases);
   CLI::App* check =
@@ -111,7 +117,7 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
   try {
     app.parse(argc, argv);
     if (app.get_subcommands().empty() && !help_deck && !help_markdown) {
-      throw CLI::RequiredError("a sub-command (train, profile, check, simulate, tune, eval, prepare)");
+      throw CLI::RequiredError("a sub-command (train, profile, bench, check, simulate, tune, eval, prepare)");
     }
     if (!app.get_subcommands().empty()) {
       command.verb = verb_of(app.get_subcommands().front()->get_name());

@@ -25,7 +25,7 @@ struct TuneCommand {
 
 // The command line, parsed.
 struct Command {
-  enum class Verb { train, profile, check, simulate, tune, eval, prepare, help_deck, help_deck_markdown };
+  enum class Verb { train, profile, bench, check, simulate, tune, eval, prepare, help_deck, help_deck_markdown };
   Verb verb = Verb::train;
   std::string deck;
   std::vector<std::string> overrides;  // block.key=value
@@ -35,6 +35,10 @@ struct Command {
   bool list = false;                   // with cases: print each case
 
   std::string profile_out;  // profile: the file to write; empty: profile.h5 in output.directory
+
+  // bench
+  std::string bench_out, bench_json;  // files to write; empty: none
+  int repeat = 15;                    // samples of everything
 
   // check, simulate
   std::string profile;       // use the costs of this file

@@ -13,8 +13,8 @@
 #include "core/train/checkpointing.hpp"
 #include "core/train/mean_loss.hpp"
 #include "core/train/options.hpp"
-#include "core/train/replica_options.hpp"
 #include "core/train/pipeline.hpp"
+#include "core/train/replica_options.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::app {
@@ -70,7 +70,8 @@ int evaluate(const Command& command) {
     core::check_masks_of_run(deck, core::stages_of(deck, ranks));
     if (deck.emulate.enabled) throw InputError("emulate.enabled = true: an emulated run has no model to evaluate");
     if (!command.dump_batch.empty() && deck.parallel.data > 1) {
-      throw InputError("--dump-batch " + command.dump_batch + ": one replica has the whole batch; add parallel.data=1 (a "
+      throw InputError("--dump-batch " + command.dump_batch +
+                       ": one replica has the whole batch; add parallel.data=1 (a "
                        "checkpoint loads under any grid)");
     }
     const auto found = core::find_checkpoint(command.checkpoint, "--checkpoint",
@@ -80,7 +81,7 @@ int evaluate(const Command& command) {
                        "/checkpoints; train first, or name a checkpoint file");
     }
     file = *found;
-    state = core::open_checkpoint(file, deck, &notes);
+    state = core::open_checkpoint(file, deck, &notes, core::CheckpointUse::evaluate);
     sources = open_sources(deck, true);
   });
   const core::Place place = core::place_of_run(deck, rank, ranks);
@@ -91,8 +92,10 @@ int evaluate(const Command& command) {
   Batch batch;
   batch.rows = deck.train.microbatches * deck.train.microbatch_size;
   core::agree(comm, [&] {
-    pipeline = std::make_unique<core::Pipeline>(deck, place, edges.get(), replicas.get(), sources.sources(),
-                                                [] { return MPI_Wtime(); });
+    pipeline = std::make_unique<core::Pipeline>(deck, place, edges.get(), sources.sources(), [] { return MPI_Wtime(); });
+  });
+  core::agree(comm, [&] { pipeline->join_replicas(replicas.get()); });
+  core::agree(comm, [&] {
     core::load_checkpoint(file, *pipeline);
     if (!command.dump_batch.empty() && place.has_last_stage()) {
       dump = std::make_unique<core::BatchDump>(command.dump_batch, batch.rows, deck.train.sequence);
@@ -108,8 +111,7 @@ int evaluate(const Command& command) {
     }
     return std::nullopt;
   };
-  double losses[2] = {
-      core::mean_loss(comm, pipeline->evaluate(*sources.validation, deck.output.evaluation_batches, poll)), 0};
+  double losses[2] = {core::mean_loss(comm, pipeline->evaluate(*sources.validation, deck.output.evaluation_batches, poll)), 0};
   if (!command.dump_batch.empty()) {
     ShiftedSource next(*sources.train, state.microbatches);
     const auto keep = [&](std::int64_t, const std::vector<float>& token_losses) {

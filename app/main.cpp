@@ -24,6 +24,8 @@ int run(const Command& command, bool speak) {
       return minipipe::app::train(command);
     case Command::Verb::profile:
       return minipipe::app::profile(command);
+    case Command::Verb::bench:
+      return minipipe::app::bench(command);
     case Command::Verb::check:
       return minipipe::app::check(command);
     case Command::Verb::simulate:

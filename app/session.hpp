@@ -21,6 +21,7 @@ core::SweepDeck load_sweep(const Command& command, MPI_Comm comm);
 int train(const Command& command);
 int check(const Command& command);
 int profile(const Command& command);
+int bench(const Command& command);
 int simulate(const Command& command);
 int simulate_profile(const Command& command);  // simulate --profile
 int tune(const Command& command);

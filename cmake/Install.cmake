@@ -6,7 +6,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # Two sets, so that a user of the schedules alone needs none of the packages that the rest needs.
-foreach(name options schedules data types linalg kernels optim model comm emulate deck io parallel train profile tune core)
+foreach(name options schedules data types linalg kernels optim model comm emulate deck io parallel train profile bench tune core)
   set_target_properties(minipipe_${name} PROPERTIES EXPORT_NAME ${name})
   if(name MATCHES "options|schedules")
     set(set minipipe-schedules)
@@ -37,3 +37,4 @@ install(FILES ${PROJECT_BINARY_DIR}/minipipeConfig.cmake ${PROJECT_BINARY_DIR}/m
               ${PROJECT_SOURCE_DIR}/cmake/Dependencies.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/minipipe)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

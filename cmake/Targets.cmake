@@ -23,6 +23,18 @@ endif()
 # No errno and no traps from square roots and comparisons, or loops that have them are not vectorised. Values do not change.
 # Contraction into fused multiply-adds depends on inlining; losses must not change with how code is cut into functions.
 target_compile_options(minipipe_options INTERFACE -ffp-contract=off -fno-math-errno -fno-trapping-math)
+# The back end is part of the types, so users of an installed minipipe need the definition, too.
+if(MINIPIPE_DEVICE)
+  string(TOUPPER ${MINIPIPE_DEVICE} device)
+  if(NOT device MATCHES "^(SERIAL|OPENMP)$")
+    message(FATAL_ERROR "MINIPIPE_DEVICE=${MINIPIPE_DEVICE} is no back end. Use serial or openmp, or leave it empty for Kokkos' default.")
+  endif()
+  if(NOT Kokkos_ENABLE_${device})
+    message(FATAL_ERROR "MINIPIPE_DEVICE=${MINIPIPE_DEVICE}, but the Kokkos at ${Kokkos_DIR} was built without it. "
+                        "Set Kokkos_ROOT to one with Kokkos_ENABLE_${device}=ON, or leave MINIPIPE_DEVICE empty.")
+  endif()
+  target_compile_definitions(minipipe_options INTERFACE MINIPIPE_DEVICE_${device})
+endif()
 if(MINIPIPE_SANITIZE)
   # Instrumented code hides from g++ 12 that values are set: its warnings about uninitialised ones are false there.
   target_compile_options(minipipe_options INTERFACE -Wno-maybe-uninitialized)

@@ -5,16 +5,16 @@
 #     SEEDS      seeds per mode (3): run.seed = 0, 1, ...
 #     --steps N  updates of the equal-updates runs (250: a million tokens)
 #     --out DIR  folder of the runs and of table.json (runs/parallel); runs that are there already are kept
-#   jobs/compare-parallel.sh --table DIR    prints the table of runs that are there
-# zero1, fsdp and recomputation change neither the loss nor, recomputation apart, the flops: they run with the first seed only.
+#   jobs/compare-parallel.sh --table DIR [--steps N]    prints the tables of runs that are there
+# zero1, fsdp and recomputation change no loss, so they run with the first seed only.
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
 
-seeds=3 steps=250 out=runs/parallel
+seeds=3 steps=250 out=runs/parallel table=
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    --table) exec /usr/bin/python3 "$(dirname "$0")/table_parallel.py" "${2:?--table needs a folder}" ;;
+    --table) table=${2:?--table needs a folder}; shift 2 ;;
     --steps) steps=${2:?--steps needs a number}; shift 2 ;;
     --out) out=${2:?--out needs a folder}; shift 2 ;;
     [1-9]*) seeds=$1; shift ;;
@@ -22,6 +22,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 
+[ -z "$table" ] || exec /usr/bin/python3 "$root/jobs/table_parallel.py" "$table" --steps "$steps"
 cd "$root"
 [ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
 [ -f data/sample/train.h5 ] || jobs/prepare-sample.sh

@@ -122,6 +122,10 @@ def draw(flush, paci, file):
         axes.plot(run.validation_seconds(), run.validation_loss, color=COLOURS[name], marker="o", label=f"{label}, validation")
     axes.set_xlabel("training time (s)")
     axes.set_ylabel("loss (nats per token)")
+    # The first updates, common to both, would press everything else flat.
+    losses = np.concatenate([flush.trace["loss"], paci.trace["loss"]])
+    low, top = losses.min(), np.percentile(losses, 85)
+    axes.set_ylim(low - 0.05 * (top - low), top)
     axes.set_title("The same GPT, the same data, two cores (thin lines: training loss)", fontsize=10)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)

@@ -21,6 +21,8 @@ COLUMNS = [
     ("schedule", "schedule", "{}"),
     ("stages", "stages", "{}"),
     ("ranks", "ranks", "{}"),
+    ("replicas", "replicas", "{}"),
+    ("mode", "mode", "{}"),
     ("microbatches", "microbatches per update", "{}"),
     ("steps", "updates", "{}"),
     ("tokens_per_s", "tokens/s", "{:,.0f}"),
@@ -31,6 +33,8 @@ COLUMNS = [
     ("validation_loss", "validation loss", "{:.4f}"),
     ("seconds_to_loss", "time to the loss (s)", "{:.1f}"),
     ("tokens_to_loss", "tokens to the loss", "{:.0f}"),
+    ("peak_mib", "memory of the fullest rank (MiB)", "{:,.1f}"),
+    ("sent_mib", "sent per update and rank (MiB)", "{:,.2f}"),
 ]
 
 
@@ -50,6 +54,8 @@ def row_of(run, name, loss):
         "schedule": run.schedule,
         "stages": run.stages,
         "ranks": run.summary["ranks"],
+        "replicas": run.replicas if run.replicas > 1 else None,
+        "mode": run.mode,
         "microbatches": run.window,
         "steps": int(run.trace["step"][-1]) if len(run.trace["step"]) else run.summary["steps"],
         "tokens_per_s": run.rate,
@@ -61,6 +67,9 @@ def row_of(run, name, loss):
         "validation_loss": float(run.validation_loss[-1]) if len(run.validation_loss) else None,
         "seconds_to_loss": seconds,
         "tokens_to_loss": tokens,
+        "peak_mib": max((sum(categories.values()) for categories in run.memory.values()), default=0) / 2**20,
+        "sent_mib": run.sent_per_rank / 2**20,
+        "sent_bytes_per_update": run.sent,
         "memory_bytes": {rank: sum(categories.values()) for rank, categories in run.memory.items()},
     }
 
@@ -126,12 +135,13 @@ def write_sweep(report, runs):
 
 def write_details(report, runs, names, count):
     if len(runs) > count:
-        report.page.text(f"Versions, memory and timelines below are those of the first {count} runs; --details N shows more.")
+        report.page.text(f"Versions, memory, traffic and timelines below are those of the first {count} runs; --details N shows more.")
     for number, (run, name) in enumerate(list(zip(runs, names))[:count]):
         report.page.heading(name)
         report.add(gantt(run, name), f"gantt_{number}.png", f"timeline of {name}")
         report.add(figures.gaps(run, name), f"gaps_{number}.png", f"version gaps of {name}")
         report.add(figures.memory(run, name), f"memory_{number}.png", f"memory of {name}")
+        report.add(figures.traffic(run, name), f"traffic_{number}.png", f"bytes sent by {name}")
 
 
 def main():

@@ -3,7 +3,8 @@
 # again: finished cases are skipped, stopped ones go on from their checkpoint. A failed case is named and the others go on.
 #   jobs/sweep.sh DECK [OUT] [block.key=value ...]       OUT: folder of the cases, default output.directory of the deck
 #   jobs/sweep.sh DECK [OUT] [...] --report              runs nothing: table of what is finished, and what is not
-# Environment: MINIPIPE_RANKS (ranks of every case; default: parallel.stages of the case, else 1; 1 runs all stages in one process).
+# Environment: MINIPIPE_RANKS (ranks of every case; default: parallel.data times parallel.stages of the case, stages counting once
+# if they are 0; as many as parallel.data run all stages of a replica in one process).
 # Writes OUT/case_K, OUT/case_K.log, OUT/table.json, OUT/report.html and pictures. Exit status 1 if a case is not finished.
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
@@ -11,7 +12,7 @@ set -euo pipefail
 run=yes deck='' out='' overrides=()
 for argument in "$@"; do
   case $argument in
-    -h | --help) sed -n '2,8p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,9p' "$0"; exit 0 ;;
     --report) run=no ;;
     -*) die "unknown argument '$argument'; see jobs/sweep.sh --help" ;;
     *=*) overrides+=("$argument") ;;
@@ -50,7 +51,9 @@ run_case() { # CASE RANKS FOLDER
 folders=() missing=() skipped=0 ran=0 spent=0
 while IFS=$'\t' read -r case ranks folder values <&3; do
   ranks=${MINIPIPE_RANKS:-$ranks}
-  [ "$ranks" != 0 ] || ranks=1
+  # Any number will do: one stage of each replica.
+  [ "$ranks" != 0 ] || ranks=$(settings "$case" | sed -n 's/^data = \([0-9]*\)$/\1/p')
+  [ -n "$ranks" ] || ranks=1
   if finished "$case" "$folder"; then
     skipped=$((skipped + 1))
     folders+=("$folder")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The table of jobs/compare-parallel.sh: reads the output folders of its runs, prints the table, writes OUT/table.json.
+"""The tables of jobs/compare-parallel.sh: reads the output folders of its runs, prints tables, writes OUT/table.json.
 
-usage: table_parallel.py OUT [--steps N]
+usage: table_parallel.py OUT [--steps N]      OUT holds folders CASE-UPDATES-seedSEED; N: updates of the equal-updates runs
 """
 import argparse
 import json
@@ -17,11 +17,41 @@ NAME = re.compile(r"(?P<case>.+)-(?P<steps>\d+)-seed(?P<seed>\d+)$")
 def read(out):
     """{case: {steps: [summary of each seed]}} in the order the cases were run first."""
     runs = {}
-    for path in sorted(out.glob("*/summary.json"), key=lambda p: p.stat().st_mtime):
+    paths = [path for path in out.glob("*/summary.json") if NAME.match(path.parent.name)]
+    for path in sorted(paths, key=lambda p: (p.stat().st_mtime, str(p))):
         match = NAME.match(path.parent.name)
-        if match:
-            runs.setdefault(match["case"], {}).setdefault(int(match["steps"]), []).append(json.loads(path.read_text()))
-    return runs
+        runs.setdefault(match["case"], {}).setdefault(int(match["steps"]), {})[int(match["seed"])] = json.loads(path.read_text())
+    return {case: {steps: [seeds[seed] for seed in sorted(seeds)] for steps, seeds in by_steps.items()} for case, by_steps in runs.items()}
+
+
+def mean_sent(summary):
+    """Bytes that a replica sends per update, by purpose: the mean over the ranks."""
+    return {purpose: float(np.mean(by_rank)) for purpose, by_rank in summary["sent_bytes_per_update"].items() if any(by_rank)}
+
+
+def updates_of_equal_flops(summary, steps):
+    return round(steps * summary["model_flops_per_update"] / summary["flops_per_update"])
+
+
+def row_of(case, by_steps, steps, ddp):
+    summary = by_steps[steps][0]
+    worst = int(np.argmax(summary["peak_bytes"]))  # the rank that needs most
+    longer = updates_of_equal_flops(summary, steps)
+    return {
+        "case": case,
+        "seeds": len(by_steps[steps]),
+        "peak_bytes": summary["peak_bytes"][worst],
+        "peak_share": summary["peak_bytes"][worst] / max(ddp["peak_bytes"]),
+        "bytes": {name: summary["bytes"][name][worst] for name in CATEGORIES},
+        "sent_bytes_per_update": mean_sent(summary),
+        "sent_share": sum(mean_sent(summary).values()) / sum(mean_sent(ddp).values()),
+        "flops_share": summary["flops_per_update"] / summary["model_flops_per_update"],
+        "training_loss": [s["final_loss"] for s in by_steps[steps]],
+        "loss_equal_updates": [s["validation_loss"] for s in by_steps[steps]],
+        "updates_equal_flops": longer,
+        # Empty where no such runs were made.
+        "loss_equal_flops": [s["validation_loss"] for s in by_steps.get(longer, [])],
+    }
 
 
 def spread(values):
@@ -30,25 +60,16 @@ def spread(values):
     return f"{np.mean(values):.4f}" + (f" +/- {np.std(values, ddof=1):.4f}" if len(values) > 1 else "")
 
 
-def row_of(case, by_steps, steps, ddp):
-    summary = by_steps[steps][0]
-    worst = int(np.argmax(summary["peak_bytes"]))  # the rank that needs most
-    sent = {purpose: float(np.mean(by_rank)) for purpose, by_rank in summary["sent_bytes_per_update"].items()}
-    longer = [s for s in by_steps if s != steps]
-    return {
-        "case": case,
-        "seeds": len(by_steps[steps]),
-        "peak_bytes": summary["peak_bytes"][worst],
-        "peak_share": summary["peak_bytes"][worst] / max(ddp["peak_bytes"]),
-        "bytes": {name: summary["bytes"][name][worst] for name in CATEGORIES},
-        "sent_bytes_per_update": sent,
-        "sent_share": sum(sent.values()) / sum(np.mean(v) for v in ddp["sent_bytes_per_update"].values()),
-        "flops_share": summary["flops_per_update"] / summary["model_flops_per_update"],
-        "loss_equal_updates": [s["validation_loss"] for s in by_steps[steps]],
-        "updates_equal_flops": longer[0] if longer else steps,
-        "loss_equal_flops": [s["validation_loss"] for s in by_steps[longer[0] if longer else steps]],
-        "training_loss": [s["final_loss"] for s in by_steps[steps]],
-    }
+def mebibytes(value):
+    return f"{value / 2**20:.2f}"
+
+
+def print_table(header, lines):
+    """The first column to the left, the others to the right, as wide as needed."""
+    widths = [max(len(line[column]) for line in [header, *lines]) for column in range(len(header))]
+    for line in [header, *lines]:
+        cells = [cell.rjust(width) if column else cell.ljust(width) for column, (cell, width) in enumerate(zip(line, widths))]
+        print("  ".join(cells).rstrip())
 
 
 def main():
@@ -56,22 +77,29 @@ def main():
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--steps", type=int, default=250)
     arguments = parser.parse_args()
+    steps = arguments.steps
     runs = read(arguments.out)
-    if arguments.steps not in runs.get("ddp", {}):
-        parser.error(f"{arguments.out}: no run ddp-{arguments.steps}-seed0; run jobs/compare-parallel.sh first, or give --steps")
-    ddp = runs["ddp"][arguments.steps][0]
-    rows = [row_of(case, by_steps, arguments.steps, ddp) for case, by_steps in runs.items() if arguments.steps in by_steps]
+    if steps not in runs.get("ddp", {}):
+        parser.error(f"{arguments.out}: no run ddp-{steps}-seed0; run jobs/compare-parallel.sh first, or give --steps")
+    ddp = runs["ddp"][steps][0]
+    rows = [row_of(case, by_steps, steps, ddp) for case, by_steps in runs.items() if steps in by_steps]
 
-    print(f"\nfour replicas, {arguments.steps} updates; bytes in MiB of the replica that needs most, sent: mean per replica and update;"
-          f"\nlosses: full model, nats per byte, mean +/- standard deviation over seeds\n")
-    print(f"{'mode':29}" + "".join(f"{name[:10]:>11}" for name in CATEGORIES) + f"{'all':>8}{'of ddp':>8}{'sent':>8}{'of ddp':>8}"
-          f"{'flops':>7}{'equal updates':>19}{'updates':>9}{'equal flops':>19}")
-    for row in rows:
-        print(f"{row['case']:29}" + "".join(f"{row['bytes'][name] / 2**20:11.2f}" for name in CATEGORIES) +
-              f"{row['peak_bytes'] / 2**20:8.2f}{row['peak_share']:8.3f}"
-              f"{sum(row['sent_bytes_per_update'].values()) / 2**20:8.2f}{row['sent_share']:8.3f}{row['flops_share']:7.3f}"
-              f"{spread(row['loss_equal_updates']):>19}{row['updates_equal_flops']:9d}{spread(row['loss_equal_flops']):>19}")
-    (arguments.out / "table.json").write_text(json.dumps({"steps": arguments.steps, "rows": rows}, indent=1) + "\n")
+    print("\nmemory in MiB of the replica that needs most")
+    print_table(["case", *CATEGORIES, "all", "of ddp"],
+                [[row["case"], *(mebibytes(row["bytes"][name]) for name in CATEGORIES), mebibytes(row["peak_bytes"]), f"{row['peak_share']:.3f}"]
+                 for row in rows])
+    purposes = list(dict.fromkeys(purpose for row in rows for purpose in row["sent_bytes_per_update"]))
+    print("\nMiB sent per update, mean over the replicas")
+    print_table(["case", *(purpose.replace("_", " ") for purpose in purposes), "all", "of ddp"],
+                [[row["case"], *(mebibytes(row["sent_bytes_per_update"].get(purpose, 0)) for purpose in purposes),
+                  mebibytes(sum(row["sent_bytes_per_update"].values())), f"{row['sent_share']:.3f}"] for row in rows])
+    print("\nloss of the full model, nats per byte, mean +/- standard deviation over the seeds; flops of an update as a share of the full\n"
+          f"model's; at equal updates ({steps}), and with as many more as make the flops equal")
+    print_table(["case", "seeds", "flops", "equal updates", "updates", "equal flops"],
+                [[row["case"], str(row["seeds"]), f"{row['flops_share']:.3f}", spread(row["loss_equal_updates"]), str(row["updates_equal_flops"]),
+                  spread(row["loss_equal_flops"])] for row in rows])
+    (arguments.out / "table.json").write_text(json.dumps({"steps": steps, "rows": rows}, indent=1) + "\n")
+    print(f"\nrows: {arguments.out}/table.json")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #include "core/comm/control.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/comm/nap.hpp"
 
@@ -25,7 +26,9 @@ Control::~Control() {
 
 void Control::begin_segment(std::int64_t segment) {
   segment_ = segment;
-  std::erase_if(ends_, [&](const Message& message) { return message.segment < segment_; });
+  for (std::deque<Message>* messages : {&ends_, &admitted_}) {
+    std::erase_if(*messages, [&](const Message& message) { return message.segment < segment_; });
+  }
 }
 
 void Control::request_stop(StopReason reason) {
@@ -34,7 +37,7 @@ void Control::request_stop(StopReason reason) {
   }
   stop_sent_ = true;
   if (comm_.rank() != 0) {
-    start_send({segment_, static_cast<std::int64_t>(reason)}, tag_stop, 0, 0);
+    start_send({segment_, static_cast<std::int64_t>(reason)}, tag_stop, {0});
   } else if (stop_reason_ == StopReason::none) {
     stop_reason_ = reason;
   }
@@ -45,7 +48,11 @@ bool Control::poll_stop_request() {
   return stop_reason_ != StopReason::none;
 }
 
-void Control::announce_end(std::int64_t end) { start_send({segment_, end}, tag_end, 1, comm_.size() - 1); }
+void Control::announce_end(std::int64_t end) {
+  std::vector<int> others(static_cast<std::size_t>(comm_.size() - 1));
+  std::iota(others.begin(), others.end(), 1);
+  start_send({segment_, end}, tag_end, others);
+}
 
 std::optional<std::int64_t> Control::poll_end() {
   receive_all();
@@ -59,11 +66,24 @@ std::optional<std::int64_t> Control::poll_end() {
   return end;
 }
 
-void Control::start_send(Message message, Tag tag, int first_peer, int last_peer) {
+void Control::admit(std::int64_t end, const std::vector<int>& ranks) { start_send({segment_, end}, tag_admit, ranks); }
+
+std::optional<std::int64_t> Control::poll_admitted() {
+  receive_all();
+  std::optional<std::int64_t> end;
+  std::erase_if(admitted_, [&](const Message& message) {
+    if (message.segment != segment_) return false;
+    end = std::max(end.value_or(message.value), message.value);
+    return true;
+  });
+  return end;
+}
+
+void Control::start_send(Message message, Tag tag, const std::vector<int>& peers) {
   forget_completed();
   Outgoing& outgoing = outgoing_.emplace_back();
   outgoing.message = message;
-  for (int peer = first_peer; peer <= last_peer; ++peer) {
+  for (const int peer : peers) {
     MPI_Request& request = outgoing.requests.emplace_back(MPI_REQUEST_NULL);
     check(MPI_Isend(&outgoing.message, 2, MPI_INT64_T, peer, tag, comm_.get(), &request), "MPI_Isend of a control message");
     ++sent_to_[static_cast<std::size_t>(peer)];
@@ -98,7 +118,7 @@ bool Control::receive_one() {
       stop_reason_ = static_cast<StopReason>(message.value);
     }
   } else if (message.segment >= segment_) {
-    ends_.push_back(message);
+    (status.MPI_TAG == tag_end ? ends_ : admitted_).push_back(message);
   }
   return true;
 }
@@ -121,6 +141,7 @@ void Control::finish() {
   }
   outgoing_.clear();
   ends_.clear();
+  admitted_.clear();
 }
 
 }  // namespace minipipe::core

@@ -50,6 +50,7 @@ void check_parameter_averages(Rules& rules, const Deck& deck) {
   rules.require(deck.run.steps % sdp.period == 0, "run", "steps", rule);
   rules.require(deck.checkpoint.interval % sdp.period == 0, "checkpoint", "interval", rule + ", or use 0");
   rules.require(deck.output.evaluation_interval % sdp.period == 0, "output", "evaluation_interval", rule + ", or use 0");
+  rules.require(deck.schedule.synchronous_updates % sdp.period == 0, "schedule", "synchronous_updates", rule);
 }
 
 void check_sdp(Rules& rules, const Deck& deck) {

@@ -18,17 +18,40 @@ bool says_nothing(const std::string& name) {
   return name == "run.resume" || name == "output.directory" || name == "output.progress" || name == "run.time_limit";
 }
 
+std::int64_t microbatches_of_update(const Deck& deck) { return deck.train.microbatches * deck.parallel.data; }
+
+bool decides_what_an_update_covers(const std::string& name) { return name == "train.microbatches" || name == "parallel.data"; }
+
+// Microbatches are numbered through, update by update: with more or fewer of them in an update, a run that goes on would repeat
+// or skip data, and its learning rate would be of another number of tokens.
+std::string other_cover(const Deck& stored, const Deck& present) {
+  const std::int64_t before = microbatches_of_update(stored);
+  const std::int64_t now = microbatches_of_update(present);
+  std::string text = " (an update would have " + std::to_string(now) +
+                     " microbatches, train.microbatches x parallel.data, not " + std::to_string(before) +
+                     " as before, and data would be repeated or skipped: ";
+  if (before % present.parallel.data == 0) {
+    return text + "set train.microbatches = " + std::to_string(before / present.parallel.data) + ")";
+  }
+  return text + "choose a parallel.data that divides " + std::to_string(before) + ", and train.microbatches to suit it)";
+}
+
 }  // namespace
 
-std::vector<std::string> check_restart(const Deck& stored, const Deck& present) {
+std::vector<std::string> check_restart(const Deck& stored, const Deck& present, CheckpointUse use) {
   std::vector<std::string> changes;
   std::string errors;
+  bool cover_told = microbatches_of_update(stored) == microbatches_of_update(present);
   for (const Entry& entry : schema()) {
     const Value old_value = entry.get(stored);
     const Value new_value = entry.get(present);
     if (old_value == new_value) continue;
     const std::string change = entry.name() + ": " + to_toml(old_value) + " -> " + to_toml(new_value);
-    if (!entry.may_change_at_restart) {
+    if (decides_what_an_update_covers(entry.name()) && use == CheckpointUse::evaluate) continue;
+    if (decides_what_an_update_covers(entry.name()) && !cover_told) {
+      errors += "\n  " + change + other_cover(stored, present);
+      cover_told = true;
+    } else if (!entry.may_change_at_restart) {
       errors += "\n  " + change;
     } else if (entry.name() == "run.steps" && present.run.steps < stored.run.steps) {
       errors += "\n  " + change + " (may only grow; to stop early use run.time_limit)";

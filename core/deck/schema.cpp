@@ -147,7 +147,7 @@ Table make_table() {
   t.block("train", &D::train, "batches and the optimizer")
       .row("sequence", &D::Train::sequence, at_least(1), keep, "tokens per sequence")
       .row("microbatch_size", &D::Train::microbatch_size, at_least(1), keep, "sequences per microbatch")
-      .row("microbatches", &D::Train::microbatches, at_least(1), keep, "microbatches per update: m of flush schedules, a of PACI")
+      .row("microbatches", &D::Train::microbatches, at_least(1), change, "microbatches per update of a replica: m of flush schedules, a of PACI; at a restart times parallel.data as before")
       .row("learning_rate", &D::Train::learning_rate, at_least(0), keep, "peak learning rate")
       .row("warmup_steps", &D::Train::warmup_steps, at_least(0), keep, "updates of linear warm-up; a cosine follows")
       .row("min_learning_rate", &D::Train::min_learning_rate, at_least(0), keep, "learning rate at the last update")

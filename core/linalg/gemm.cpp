@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/linalg/gemm_bf16.hpp"
+#include "core/types/region.hpp"
 #include "schedules/error.hpp"
 #ifdef MINIPIPE_HAVE_ONEDNN
 #include <dnnl.h>
@@ -63,8 +64,10 @@ void gemm(const ExecutionSpace& space, bool transpose_a, bool transpose_b, Compu
   if constexpr (std::is_same_v<T, bf16>) {
     gemm_bf16<Out>(space, transpose_a, transpose_b, alpha, a, b, beta, c);
   } else if constexpr (std::is_same_v<T, float> && on_host && have_onednn) {
+    const Region region("minipipe::gemm::onednn");
     onednn_gemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, b, beta, c);
   } else {
+    const Region region("minipipe::gemm::kokkos_kernels");
     kokkos_gemm<T>(space, transpose_a ? "T" : "N", transpose_b ? "T" : "N", alpha, a, b, beta, c);
   }
 }

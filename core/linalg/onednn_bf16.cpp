@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "core/types/region.hpp"
 #include "schedules/error.hpp"
 #endif
 
@@ -89,6 +90,7 @@ bool onednn_gemm(bool transpose_a, bool transpose_b, ConstMatrix<bf16> a, ConstM
   const auto m = static_cast<std::int64_t>(c.extent(0)), n = static_cast<std::int64_t>(c.extent(1));
   const auto k = static_cast<std::int64_t>(a.extent(transpose_a ? 0 : 1));
   if (m == 0 || n == 0 || k == 0) return false;
+  const Region region("minipipe::gemm::onednn");
   thread_local Library library;
   try {
     const std::int64_t block = transpose_a ? block_rows : m, a_stride = transpose_a ? m : k;

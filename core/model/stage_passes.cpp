@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/kernels/elementwise.hpp"
+#include "core/model/fetch_order.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -61,21 +62,12 @@ const StageTensors<T>& KokkosStage::Passes<T>::weights(int version) {
 
 template <class T>
 typename KokkosStage::Passes<T>::Fetches KokkosStage::Passes<T>::forward_fetches() {
-  std::vector<int> order;
-  if (layers().embedding) order.push_back(StageLayerNumbers::embedding);
-  for (int b = 0; b < layers().blocks; ++b) order.push_back(StageLayerNumbers::block(b));
-  if (layers().head) order.push_back(StageLayerNumbers::head(layers()));
-  if (tied_head()) order.push_back(StageLayerNumbers::embedding);
-  return {*this, std::move(order)};
+  return {*this, forward_fetch_order(layers(), tied_head())};
 }
 
 template <class T>
 typename KokkosStage::Passes<T>::Fetches KokkosStage::Passes<T>::backward_fetches() {
-  std::vector<int> order;
-  if (tied_head()) order.push_back(StageLayerNumbers::embedding);
-  if (layers().head) order.push_back(StageLayerNumbers::head(layers()));
-  for (int b = layers().blocks - 1; b >= 0; --b) order.push_back(StageLayerNumbers::block(b));
-  return {*this, std::move(order)};
+  return {*this, backward_fetch_order(layers(), tied_head())};
 }
 
 // Where the output of the layer before block `block` goes (block = number of blocks: the layer before the head): to the next

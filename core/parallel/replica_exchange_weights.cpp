@@ -100,7 +100,8 @@ bool ReplicaExchange::weights_ready() {
     }
     progress();
   }
-  const bool ready = !refresh_due_ && sums_.empty() && gathers_.empty();
+  // Sums of gradients may be on their way; only averages are of weights.
+  const bool ready = !refresh_due_ && !averaging_ && gathers_.empty();
   if (!ready) {
     weights_waited_.begin();
   }

@@ -26,6 +26,14 @@ struct Traffic {
     for (const std::int64_t b : bytes) sum += b;
     return sum;
   }
+  Traffic& operator+=(const Traffic& other) {
+    for (std::size_t p = 0; p < traffic_purposes; ++p) bytes[p] += other.bytes[p];
+    return *this;
+  }
+  Traffic& operator-=(const Traffic& other) {
+    for (std::size_t p = 0; p < traffic_purposes; ++p) bytes[p] -= other.bytes[p];
+    return *this;
+  }
 };
 
 }  // namespace minipipe::core

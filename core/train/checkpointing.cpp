@@ -129,12 +129,18 @@ std::optional<std::filesystem::path> find_checkpoint(const std::string& wanted, 
   return wanted;
 }
 
-CheckpointState open_checkpoint(const std::filesystem::path& file, const Deck& deck, std::string* notes) {
+CheckpointState open_checkpoint(const std::filesystem::path& file, const Deck& deck, std::string* notes, CheckpointUse use) {
   const CheckpointState state = read_checkpoint_state(file);
   std::vector<TensorShape> model;
   for (const ParameterEntry& entry : parameter_list(model_config(deck))) model.push_back({entry.name, file_shape(entry)});
   check_same_model(file, model);
-  for (const std::string& change : check_restart(read_deck(state.deck, file.string()), deck)) *notes += change + "\n";
+  for (const std::string& change : check_restart(read_deck(state.deck, file.string()), deck, use)) *notes += change + "\n";
+  if (use == CheckpointUse::resume && deck.parallel.mode == "sdp" && deck.sdp.sync == "parameter") {
+    *notes +=
+        "sdp.sync = \"parameter\": every holder has moments of its own, and a checkpoint those of one: the run will differ "
+        "from one "
+        "that never stopped\n";
+  }
   if (state.step > deck.run.steps) {
     throw InputError(file.string() + ": is of step " + std::to_string(state.step) + ", beyond run.steps = " +
                      std::to_string(deck.run.steps) + "; raise run.steps or resume from an earlier checkpoint");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/deck/deck.hpp"
+#include "core/deck/restart.hpp"
 #include "core/io/checkpoint.hpp"
 #include "core/train/pipeline.hpp"
 
@@ -39,7 +40,8 @@ std::optional<std::filesystem::path> find_checkpoint(const std::string& wanted, 
 
 // Proves that the file holds this deck's model and that only keys that may change have changed. Returns its state; appends a
 // line for each change to `notes`. Throws InputError.
-CheckpointState open_checkpoint(const std::filesystem::path& file, const Deck& deck, std::string* notes);
+CheckpointState open_checkpoint(const std::filesystem::path& file, const Deck& deck, std::string* notes,
+                                CheckpointUse use = CheckpointUse::resume);
 
 // Fills local stages from the file with what this replica keeps, on any grid, in any mode and with any masks, whichever wrote
 // it. Copies that passes gather are not filled. Not collective.

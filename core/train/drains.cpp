@@ -7,7 +7,11 @@
 namespace minipipe::core {
 
 namespace {
-constexpr std::int64_t flush_segment = 25;
+// In whole periods between averages: holders of a unit are equal then.
+std::int64_t flush_segment(const Deck& deck) {
+  const std::int64_t period = deck.parallel.mode == "sdp" && deck.sdp.sync == "parameter" ? deck.sdp.period : 1;
+  return (25 + period - 1) / period * period;
+}
 
 std::int64_t next_multiple(std::int64_t after, std::int64_t interval, std::int64_t otherwise) {
   return interval > 0 ? (after / interval + 1) * interval : otherwise;
@@ -19,7 +23,7 @@ Drains::Drains(const Deck& deck)
       evaluation_(deck.output.evaluation_interval),
       checkpoint_(deck.checkpoint.interval),
       synchronous_(schedules::is_asynchronous(deck.schedule.name) ? deck.schedule.synchronous_updates : 0),
-      flush_(schedules::is_asynchronous(deck.schedule.name) ? 0 : flush_segment) {}
+      flush_(schedules::is_asynchronous(deck.schedule.name) ? 0 : flush_segment(deck)) {}
 
 std::int64_t Drains::next(std::int64_t update) const {
   std::int64_t drain = std::min({steps_, next_multiple(update, evaluation_, steps_), next_multiple(update, checkpoint_, steps_),

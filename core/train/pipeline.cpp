@@ -90,15 +90,13 @@ std::int64_t LocalStage::message_bytes() const {
   return sum;
 }
 
-Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, MPI_Comm replicas, const Sources& sources,
-                   std::function<double()> clock)
+Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const Sources& sources, std::function<double()> clock)
     : place_(place), clock_(std::move(clock)) {
   for (const int index : place_.local_stages()) {
     LocalStage stage;
     stage.index = index;
     make_buffers(stage, deck);
     make_compute(stage, deck, sources);
-    if (stage.model && place_.replicas > 1) make_exchange(stage, replicas);
     stages_.push_back(std::move(stage));
   }
   connect(edges);
@@ -115,6 +113,13 @@ Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, MPI_Com
 }
 
 Pipeline::~Pipeline() = default;
+
+void Pipeline::join_replicas(MPI_Comm replicas) {
+  if (place_.replicas == 1) return;
+  for (LocalStage& stage : stages_) {
+    if (stage.model) make_exchange(stage, replicas);
+  }
+}
 
 void Pipeline::make_buffers(LocalStage& stage, const Deck& deck) {
   const std::int64_t floats = message_floats(deck);
@@ -178,9 +183,8 @@ void Pipeline::connect(MPI_Comm edges) {
       const int peer = place_.rank_of(previous);
       stage.activation_receive =
           std::make_unique<MpiReceiveChannel>(edges, peer, edge_tag(previous, Direction::activation), *stage.activation_in);
-      stage.gradient_send =
-          std::make_unique<MpiSendChannel>(edges, peer, edge_tag(previous, Direction::gradient), *stage.gradient_out,
-                                           sent_to_stages_);
+      stage.gradient_send = std::make_unique<MpiSendChannel>(edges, peer, edge_tag(previous, Direction::gradient),
+                                                             *stage.gradient_out, sent_to_stages_);
     }
     if (next >= place_.stages()) continue;
     if (place_.has(next)) {
@@ -188,9 +192,8 @@ void Pipeline::connect(MPI_Comm edges) {
       continue;
     }
     const int peer = place_.rank_of(next);
-    stage.activation_send =
-        std::make_unique<MpiSendChannel>(edges, peer, edge_tag(stage.index, Direction::activation), *stage.activation_out,
-                                         sent_to_stages_);
+    stage.activation_send = std::make_unique<MpiSendChannel>(edges, peer, edge_tag(stage.index, Direction::activation),
+                                                             *stage.activation_out, sent_to_stages_);
     stage.gradient_receive =
         std::make_unique<MpiReceiveChannel>(edges, peer, edge_tag(stage.index, Direction::gradient), *stage.gradient_in);
   }
@@ -253,7 +256,7 @@ void Pipeline::run_segment(std::map<int, std::unique_ptr<schedules::Policy>> pol
 std::vector<MicrobatchLoss> Pipeline::evaluate(BatchSource& source, std::int64_t microbatches, const Poll& poll,
                                                const SwitchStage::TokenLosses& keep) {
   const auto state = stages_.front().executor->state();
-  const std::int64_t sent_before = sent_to_stages_;
+  const SentBytes before = all_sent();
   for (LocalStage& stage : stages_) {
     stage.switchable->evaluate(source, keep);
     stage.executor->start_at(0, 0);
@@ -271,17 +274,23 @@ std::vector<MicrobatchLoss> Pipeline::evaluate(BatchSource& source, std::int64_t
       if (loss.microbatch < microbatches) losses.push_back(loss);
     }
   }
-  sent_in_evaluation_ += sent_to_stages_ - sent_before;
+  sent_in_evaluation_ += all_sent();
+  sent_in_evaluation_ -= before;
   return losses;
 }
 
-SentBytes Pipeline::sent() const {
+SentBytes Pipeline::all_sent() const {
   SentBytes sent;
-  sent.pipeline = sent_to_stages_ - sent_in_evaluation_;
+  sent.pipeline = sent_to_stages_;
   for (const LocalStage& stage : stages_) {
-    if (!stage.exchange) continue;
-    for (std::size_t p = 0; p < traffic_purposes; ++p) sent.replicas.bytes[p] += stage.exchange->traffic().bytes[p];
+    if (stage.exchange) sent.replicas += stage.exchange->traffic();
   }
+  return sent;
+}
+
+SentBytes Pipeline::sent() const {
+  SentBytes sent = all_sent();
+  sent -= sent_in_evaluation_;
   return sent;
 }
 

@@ -34,8 +34,8 @@ struct LocalStage {
   std::unique_ptr<MessageBuffers> activation_in, activation_out, gradient_in, gradient_out;
   std::unique_ptr<schedules::ReceiveChannel> activation_receive, gradient_receive;
   std::unique_ptr<schedules::SendChannel> activation_send, gradient_send;
-  std::unique_ptr<KokkosStage> model;       // null in an emulated run
-  std::unique_ptr<EmulatedStage> emulated;  // null in a real one
+  std::unique_ptr<KokkosStage> model;         // null in an emulated run
+  std::unique_ptr<EmulatedStage> emulated;    // null in a real one
   std::unique_ptr<ReplicaExchange> exchange;  // with the other replicas of the stage; null without
   std::unique_ptr<SwitchStage> switchable;    // over `model`
   std::unique_ptr<schedules::Executor> executor;
@@ -46,12 +46,15 @@ struct LocalStage {
 // The stages of this rank, wired to each other and to the neighbours.
 class Pipeline {
  public:
-  // Allocates everything the run needs. `edges`: a communicator of all ranks for messages between stages; `replicas`: one of the
-  // ranks that hold the same stages, by replica; `clock`: seconds since the run's start. All, and the sources, must outlive the
-  // pipeline. Collective over `replicas`. Throws InputError (the deck does not fit) or RunError.
-  Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, MPI_Comm replicas, const Sources& sources,
-           std::function<double()> clock);
+  // Allocates what the stages need. `edges`: a communicator of all ranks for messages between stages; `clock`: seconds since
+  // the run's start. Both, and the sources, must outlive the pipeline. Not collective. Throws InputError (the deck does not
+  // fit) or RunError.
+  Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const Sources& sources, std::function<double()> clock);
   ~Pipeline();
+
+  // With several replicas, once, before anything else: allocates and joins the exchange among them. `replicas`: the ranks that
+  // hold the same stages, by replica. Collective over it; a rank whose pipeline could not be made must not be waited for here.
+  void join_replicas(MPI_Comm replicas);
 
   std::vector<LocalStage>& stages() { return stages_; }
 
@@ -70,10 +73,11 @@ class Pipeline {
   std::vector<MicrobatchLoss> evaluate(BatchSource& source, std::int64_t microbatches, const Poll& poll,
                                        const SwitchStage::TokenLosses& keep = {});
 
-  // Bytes this rank has sent while training.
+  // Bytes this rank has sent while training; evaluations apart.
   SentBytes sent() const;
 
  private:
+  SentBytes all_sent() const;
   void make_buffers(LocalStage& stage, const Deck& deck);
   void make_compute(LocalStage& stage, const Deck& deck, const Sources& sources);
   void make_exchange(LocalStage& stage, MPI_Comm replicas);
@@ -84,7 +88,7 @@ class Pipeline {
   Place place_;
   std::function<double()> clock_;
   std::int64_t sent_to_stages_ = 0;      // counted by the channels
-  std::int64_t sent_in_evaluation_ = 0;  // of these
+  SentBytes sent_in_evaluation_;         // of all_sent()
   std::vector<Communicator> exchanges_;  // one per stage with replicas; outlives the stages
   std::vector<LocalStage> stages_;
 };

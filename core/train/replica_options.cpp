@@ -33,9 +33,7 @@ ReplicaOptions replica_options(const Deck& deck, const StageLayers& layers, int 
   options.bucket_floats = std::max<std::int64_t>(1, static_cast<std::int64_t>(deck.parallel.bucket_mb * (1 << 20) / 4));
   options.reduce_per_microbatch = deck.parallel.fsdp_reduce == "microbatch";
   if (!options.sdp()) return options;
-  options.unit = deck.sdp.unit == "neuron"     ? SdpUnit::neuron
-                 : deck.sdp.unit == "sublayer" ? SdpUnit::sublayer
-                                               : SdpUnit::block;
+  options.unit = deck.sdp.unit == "neuron" ? SdpUnit::neuron : deck.sdp.unit == "sublayer" ? SdpUnit::sublayer : SdpUnit::block;
   options.neuron_groups = deck.sdp.neuron_groups;
   options.backward_masking = deck.sdp.masking == "backward";
   options.sharded_units = deck.sdp.fsdp;

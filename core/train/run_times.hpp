@@ -18,9 +18,10 @@ struct RankSeconds {
   double send = 0;
   double evaluation = 0;
   double checkpoint = 0;
-  double output = 0;    // traces and reports, waiting for other ranks to do so included
-  double other = 0;     // set-up, and measuring the rate of matrix products at the end
-  double training = 0;  // compute + update + wait_input + exchange + send: between the begin of a segment and its end on all ranks
+  double output = 0;  // traces and reports, waiting for other ranks to do so included
+  double other = 0;   // set-up, and measuring the rate of matrix products at the end
+  double training =
+      0;  // compute + update + wait_input + exchange + send: between the begin of a segment and its end on all ranks
   double wall = 0;
 
   // The purposes, with their names. Each is measured on its own; what they leave of `wall` is not accounted for (below 1 %).

@@ -23,8 +23,8 @@ struct SquareRecord {
 // What one training segment left on this rank.
 struct LocalReport {
   schedules::ActionLog actions;
-  std::vector<MicrobatchLoss> losses;     // last stage only
-  std::vector<SquareRecord> squares;  // sums of squares of the gradients that this rank owns, per update and tensor
+  std::vector<MicrobatchLoss> losses;  // last stage only
+  std::vector<SquareRecord> squares;   // sums of squares of the gradients that this rank owns, per update and tensor
 
   // Takes it out of the stages; `losses` were collected during the segment.
   static LocalReport take(Pipeline& pipeline, std::vector<MicrobatchLoss> losses);

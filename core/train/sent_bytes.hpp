@@ -14,6 +14,18 @@ struct SentBytes {
   Traffic replicas;           // to other replicas; evaluations apart
   std::int64_t pipeline = 0;  // activations and their gradients to neighbouring stages on other ranks
 
+  SentBytes& operator+=(const SentBytes& other) {
+    replicas += other.replicas;
+    pipeline += other.pipeline;
+    return *this;
+  }
+  SentBytes& operator-=(const SentBytes& other) {
+    replicas -= other.replicas;
+    pipeline -= other.pipeline;
+    return *this;
+  }
+
+  // With the names of reports.
   std::vector<std::pair<std::string, std::int64_t>> purposes() const {
     std::vector<std::pair<std::string, std::int64_t>> result{{"pipeline", pipeline}};
     for (std::size_t p = 0; p < traffic_purposes; ++p) {

@@ -11,7 +11,8 @@ namespace minipipe::core {
 // serves both, because the receives it has posted ahead belong to it.
 class SwitchStage : public schedules::Stage {
  public:
-  // Called for each microbatch the last stage evaluates: its number, as this replica counts, and the loss of each of its tokens.
+  // Called for each microbatch the last stage evaluates: its number, as this replica counts, and the loss of each of its
+  // tokens.
   using TokenLosses = std::function<void(std::int64_t, const std::vector<float>&)>;
 
   explicit SwitchStage(KokkosStage& model) : model_(model) {}

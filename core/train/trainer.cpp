@@ -13,6 +13,7 @@
 #include "core/deck/rules.hpp"
 #include "core/io/checkpoint.hpp"
 #include "core/train/checkpointing.hpp"
+#include "core/train/gated_policy.hpp"
 #include "core/train/gather.hpp"
 #include "core/train/global_norm.hpp"
 #include "core/train/mean_loss.hpp"
@@ -41,6 +42,7 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
   started_ = MPI_Wtime();
   agree(comm_.get(), [&] { open_output(); });
   agree(comm_.get(), [&] { set_up(sources); });
+  agree(comm_.get(), [&] { pipeline_->join_replicas(replicas_.get()); });
   agree(comm_.get(), [&] { restore(); });
   if (place_.rank == 0) std::cout << notes_ << std::flush;
   agree(comm_.get(), [&] {
@@ -65,12 +67,15 @@ void Trainer::open_output() {
 void Trainer::set_up(const Sources& sources) {
   control_ = std::make_unique<Control>(comm_.get());
   const std::int64_t in_flight = schedules::activation_slots(schedule_options(deck_, place_.stages()), 0);
-  stop_ = std::make_unique<StopRule>(deck_, *control_, signal_, [this] { return clock(); }, in_flight);
+  std::vector<int> followers;
+  for (int replica = 1; replica < place_.replicas; ++replica) followers.push_back(place_.rank_of(0, replica));
+  stop_ = std::make_unique<StopRule>(
+      deck_, *control_, signal_, [this] { return clock(); }, in_flight, followers);
   watchdog_ = std::make_unique<Watchdog>(deck_.run.watchdog, [rank = place_.rank, limit = deck_.run.watchdog] {
     return "rank " + std::to_string(rank) + ": nothing has moved for run.watchdog = " + std::to_string(limit) +
            " s: a peer is gone or a schedule waits for ever; ending the job\n";
   });
-  pipeline_ = std::make_unique<Pipeline>(deck_, place_, edges_.get(), replicas_.get(), sources, [this] { return clock(); });
+  pipeline_ = std::make_unique<Pipeline>(deck_, place_, edges_.get(), sources, [this] { return clock(); });
   if (deck_.train.clip == "global") set_global_norm(*pipeline_, comm_.get());
   load_replay();
 }
@@ -118,6 +123,9 @@ std::map<int, std::unique_ptr<schedules::Policy>> Trainer::policies_for(std::int
   for (int rank = 0; rank < place_.placement.ranks; ++rank) {
     if (place_.one_process() || rank == place_.pipeline_rank())
       policies.merge(schedules::make_rank_policies(options, place_.placement, rank));
+  }
+  if (place_.replicas > 1 && place_.has(0)) {
+    policies.at(0) = std::make_unique<GatedPolicy>(std::move(policies.at(0)), *stop_);
   }
   return policies;
 }
@@ -288,8 +296,8 @@ void Trainer::check_segment(const schedules::Log& log, int replica, std::int64_t
   const auto report = schedules::check(log, schedule_options(deck_, place_.stages()), range);
   if (!report.ok()) {
     const std::string of_replica = place_.replicas > 1 ? " on replica " + std::to_string(replica) : "";
-    throw RunError("the action log of updates " + std::to_string(first_update) + " to " + std::to_string(update_) +
-                   of_replica + " breaks the rules of schedule " + deck_.schedule.name + ": " + report.problems.front() + " (" +
+    throw RunError("the action log of updates " + std::to_string(first_update) + " to " + std::to_string(update_) + of_replica +
+                   " breaks the rules of schedule " + deck_.schedule.name + ": " + report.problems.front() + " (" +
                    std::to_string(report.problems.size()) + " problems; the log is in " + folder_.trace().string() + ")");
   }
   versions_.add(schedules::measure_versions(log.plan(), schedule_options(deck_, place_.stages())));

@@ -94,7 +94,7 @@ class Trainer {
   std::int64_t first_update_ = 0;  // done before this process began
   double elapsed_before_s_ = 0;
   std::int64_t segment_ = 0;
-  std::vector<MicrobatchLoss> losses_;  // of the running segment; last stages' ranks
+  std::vector<MicrobatchLoss> losses_;        // of the running segment; last stages' ranks
   std::map<std::int64_t, double> loss_sums_;  // by update: of the losses so far, for updates not reported yet
   std::int64_t losses_reported_ = 0;
   double final_loss_ = Summary::unknown;

@@ -8,7 +8,14 @@
 
 namespace minipipe::core {
 
+// Where kernels run: CMake's MINIPIPE_DEVICE, or what Kokkos prefers.
+#if defined(MINIPIPE_DEVICE_SERIAL)
+using ExecutionSpace = Kokkos::Serial;
+#elif defined(MINIPIPE_DEVICE_OPENMP)
+using ExecutionSpace = Kokkos::OpenMP;
+#else
 using ExecutionSpace = Kokkos::DefaultExecutionSpace;
+#endif
 using MemorySpace = ExecutionSpace::memory_space;
 using HostSpace = Kokkos::HostSpace;
 

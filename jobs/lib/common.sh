@@ -41,3 +41,13 @@ mpirun_minipipe() { # RANKS ARGUMENT...
   fi
   OMP_NUM_THREADS=1 OMP_PROC_BIND=false mpirun "${options[@]}" -n "$ranks" "$minipipe" "$@"
 }
+
+# Runs one process with its threads on cores of their own.
+bound() { # FIRST_CORE THREADS COMMAND...
+  local first=$1 threads=$2
+  shift 2
+  [ $((first + threads)) -le "$(nproc --all)" ] ||
+    die "$threads threads from core $first on: this machine has $(nproc --all) cores; use fewer threads or an earlier core"
+  OMP_NUM_THREADS=$threads OMP_PROC_BIND=close OMP_PLACES=cores \
+    taskset -c "$first-$((first + threads - 1))" "$@"
+}

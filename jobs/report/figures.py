@@ -90,22 +90,36 @@ def gaps(run, name):
 def memory(run, name):
     """Bytes by category, a bar per rank."""
     ranks = sorted(run.memory)
-    categories = [c for c in ("parameters", "gradients", "optimizer", "weight_versions", "activations", "comm")
-                  if any(run.memory[rank].get(c) for rank in ranks)]
-    if not categories:
+    parts = {c: [run.memory[rank].get(c, 0) for rank in ranks]
+             for c in ("parameters", "gradients", "optimizer", "weight_versions", "activations", "comm")}
+    return bars_by_rank(run, name, {c: values for c, values in parts.items() if any(values)}, "memory")
+
+
+def traffic(run, name):
+    """Bytes sent per update by purpose, a bar per rank."""
+    return bars_by_rank(run, name, run.sent, "sent per update")
+
+
+def bars_by_rank(run, name, parts, what):
+    """parts: name -> bytes by rank."""
+    if not parts:
         return None
-    largest = max(sum(run.memory[rank].values()) for rank in ranks)
+    ranks = range(len(next(iter(parts.values()))))
+    largest = max(sum(values) for values in zip(*parts.values()))
     unit, factor = next((u, f) for u, f in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1)) if largest >= f or f == 1)
     figure, axes = plt.subplots(figsize=(7.5, 2 + 0.4 * len(ranks)), layout="constrained")
     before = np.zeros(len(ranks))
-    for at, category in enumerate(categories):
-        values = np.array([run.memory[rank].get(category, 0) for rank in ranks]) / factor
+    for at, (part, by_rank) in enumerate(parts.items()):
+        values = np.array(by_rank) / factor
         axes.barh(ranks, values, left=before, color=COLOURS[at], hatch=HATCHES[at], edgecolor="white", linewidth=0.5,
-                  label=category.replace("_", " "))
+                  label=part.replace("_", " "))
         before += values
-    axes.set_yticks(ranks)
+    if run.replicas > 1:
+        axes.set_yticks(ranks, [f"{rank} (replica {rank * run.replicas // len(ranks)})" for rank in ranks])
+    else:
+        axes.set_yticks(ranks)
     axes.invert_yaxis()
-    axes.set_xlabel(f"memory ({unit})")
+    axes.set_xlabel(f"{what} ({unit})")
     axes.set_ylabel("rank")
     axes.set_title(name, fontsize=10)
     axes.grid(axis="y", visible=False)

@@ -58,7 +58,7 @@ def gantt(run, name):
         length = max(length, window[1] - window[0])
     for (title, events), axes, begin in zip(logs, rows[:, 0], windows):
         numbered = draw(axes, events, (begin, begin + length), run.stages) or numbered
-        axes.set_title(f"{name}: {title}, from {begin:.3f} s on", fontsize=10)
+        axes.set_title(f"{name}{', first replica' if run.replicas > 1 else ''}: {title}, from {begin:.3f} s on", fontsize=10)
     rows[-1, 0].set_xlabel("time (ms)" + ("; numbers: microbatch" if numbered else ""))
     present = {kind for _, events in logs for _, kind, _, _, _ in events}
     handles = [Patch(facecolor=colour, edgecolor="black", linewidth=0.4, label=label) for kind, (label, colour) in KINDS.items() if kind in present]

@@ -90,6 +90,26 @@ class Run:
         return self.summary["stages"]
 
     @property
+    def replicas(self):
+        return self.summary.get("replicas", 1)
+
+    @property
+    def mode(self):
+        """How replicas share the model; None of a single one."""
+        return self.deck.get("parallel", {}).get("mode", "ddp") if self.replicas > 1 else None
+
+    @property
+    def sent(self):
+        """Bytes sent per update: purpose -> by rank, without purposes that nothing was sent for."""
+        found = self.summary.get("sent_bytes_per_update", {})
+        return {purpose: by_rank for purpose, by_rank in found.items() if any(by_rank)}
+
+    @property
+    def sent_per_rank(self):
+        """Bytes sent per update, all purposes, mean over the ranks."""
+        return sum(sum(by_rank) for by_rank in self.sent.values()) / self.summary["ranks"]
+
+    @property
     def window(self):
         """Microbatches per update: m of flush schedules, a of PACI."""
         return self.deck["train"]["microbatches"]
@@ -108,7 +128,7 @@ class Run:
     def model_idle_share(self):
         """The bubble model: (N-1)/(m+N-1) of gpipe and 1f1b, 0 of PACI. None for other schedules, and where ranks hold several
         stages, for which it says nothing."""
-        if self.summary["ranks"] != self.stages * self.summary.get("replicas", 1) or self.stages == 1:
+        if self.summary["ranks"] != self.stages * self.replicas or self.stages == 1:
             return None
         if self.schedule == "paci":
             return 0.0

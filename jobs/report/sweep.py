@@ -11,6 +11,8 @@ METRICS = [
     ("version_gap_max", "largest version gap (updates)", "{:.0f}"),
     ("version_gap_mean", "mean version gap (updates)", "{:.2f}"),
     ("idle_share", "idle share of the ranks' time", "{:.3f}"),
+    ("peak_mib", "memory of the rank that needs most (MiB)", "{:,.1f}"),
+    ("sent_mib", "sent per update, mean of the ranks (MiB)", "{:,.2f}"),
 ]
 
 
@@ -23,6 +25,8 @@ def metrics(run):
         # Of stage 0, where it is largest.
         "version_gap_mean": max(gap.get("mean") or [0.0]),
         "idle_share": run.idle_share,
+        "peak_mib": max((sum(rank.values()) for rank in run.memory.values()), default=0) / 2**20,
+        "sent_mib": run.sent_per_rank / 2**20,
     }
 
 

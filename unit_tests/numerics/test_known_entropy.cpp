@@ -55,7 +55,7 @@ TEST_P(KnownEntropy, BoundsTheLossFromBelowAndIsApproached) {
   double loss = 0;
   const auto losses = pipeline.evaluate(validation, 32, poll);
   ASSERT_EQ(losses.size(), 32U);
-  for (const double value : losses) loss += value / 32;
+  for (const MicrobatchLoss& value : losses) loss += value.loss / 32;
   // 4096 tokens: the mean of their information lies within some hundredths of the entropy.
   EXPECT_GT(loss, language.entropy() - 0.05);
   EXPECT_LT(loss, 0.5 * (language.entropy() + language.unigram_entropy()));

@@ -1,4 +1,4 @@
-"""The decks are legal, and README.md says what the program says."""
+"""The decks are legal, and README.md and docs/ say what the program says."""
 
 import re
 import tomllib
@@ -8,19 +8,21 @@ import h5py
 
 import support
 
-README = support.SOURCE / "README.md"
-FOLDERS = ("app", "core", "data", "inputs", "jobs", "schedules", "unit_tests", "cmake", ".ci")
+DOCUMENTS = [support.SOURCE / "README.md", *sorted((support.SOURCE / "docs").glob("*.md"))]
+FOLDERS = ("app", "core", "data", "docs", "inputs", "jobs", "schedules", "unit_tests", "cmake", ".ci")
 
 
-def readme():
-    assert README.exists(), "README.md is missing"
-    return README.read_text()
-
-
-def between(name):
-    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", readme(), re.DOTALL)
-    assert found, f"README.md has no part between <!-- {name} --> and <!-- /{name} -->"
+def between(name, document):
+    text = (support.SOURCE / "docs" / document).read_text()
+    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.DOTALL)
+    assert found, f"docs/{document} has no part between <!-- {name} --> and <!-- /{name} -->"
     return found.group(1)
+
+
+def anchors(document):
+    """What links can name: the headings, as GitHub makes anchors of them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def stages_of(deck, text):
@@ -45,10 +47,10 @@ def test_decks():
 def test_deck_table():
     told = support.run(1, "--help-deck-markdown").output
     told = told[told.index("###") :]  # after warnings of Kokkos, if any
-    table = between("deck")
+    table = between("deck", "deck.md")
     missing = [line for line in told.strip().splitlines() if line.strip() and line not in table]
-    assert not missing, "README.md lacks these lines of minipipe --help-deck-markdown:\n" + "\n".join(missing)
-    assert table.strip() == told.strip(), "README.md's deck table is not the output of minipipe --help-deck-markdown"
+    assert not missing, "docs/deck.md lacks these lines of minipipe --help-deck-markdown:\n" + "\n".join(missing)
+    assert table.strip() == told.strip(), "docs/deck.md's deck table is not the output of minipipe --help-deck-markdown"
 
 
 def tensor_names():
@@ -59,25 +61,37 @@ def tensor_names():
 
 
 def test_tensor_table():
-    told = set(re.findall(r"^\| *`([^`]+)`", between("tensors"), re.MULTILINE))
+    told = set(re.findall(r"^\| *`([^`]+)`", between("tensors", "outputs.md"), re.MULTILINE))
     names = tensor_names()
-    assert told == names, f"only in README.md: {sorted(told - names)}; only in a checkpoint: {sorted(names - told)}"
+    assert told == names, f"only in docs/outputs.md: {sorted(told - names)}; only in a checkpoint: {sorted(names - told)}"
 
 
 def test_paths():
     folders = "|".join(re.escape(folder) for folder in FOLDERS)
-    named = set(re.findall(rf"(?<![\w/.$-])((?:{folders})/[\w./<>{{}},*-]+)", readme()))
-    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", readme())
-    linked = {link for link in links if "://" not in link and not link.startswith("mailto:")}
-    missing = []
-    for path in sorted(named | linked):
-        path = path.rstrip(".,-")
-        if re.search(r"[<>{}]", path) or path.startswith("data/sample"):
-            continue  # placeholders, and what jobs/setup.sh makes
-        if not (list(support.SOURCE.glob(path)) if "*" in path else Path(support.SOURCE, path).exists()):
-            missing.append(path)
-    assert not missing, f"README.md names what is not there: {missing}"
-    assert any(path.startswith("jobs/") for path in named), "README.md names no script in jobs/"
+    assert len(DOCUMENTS) > 1
+    for document in DOCUMENTS:
+        where = document.relative_to(support.SOURCE)
+        text = document.read_text()
+        named = set(re.findall(rf"(?<![\w/.$-])((?:{folders})/[\w./<>{{}},*-]+)", text))
+        links = [link for link in re.findall(r"\]\(([^)\s]+)[^)]*\)", text) if "://" not in link and not link.startswith("mailto:")]
+        missing = []
+        for path in sorted(named):
+            path = path.rstrip(".,-")
+            if re.search(r"[<>{}]", path) or path.startswith("data/sample"):
+                continue  # placeholders, and what jobs/setup.sh makes
+            if not (list(support.SOURCE.glob(path)) if "*" in path else Path(support.SOURCE, path).exists()):
+                missing.append(path)
+        for link in links:  # relative to the document
+            path, _, anchor = link.partition("#")
+            target = (document.parent / path).resolve() if path else document
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                missing.append(link)
+        assert not missing, f"{where} names what is not there: {missing}"
+        if where.name == "README.md":
+            assert any(path.startswith("jobs/") for path in named), "README.md names no script in jobs/"
+            reached = {(document.parent / link.partition("#")[0]).resolve() for link in links}
+            unreached = [str(other.relative_to(support.SOURCE)) for other in DOCUMENTS[1:] if other not in reached]
+            assert not unreached, f"README.md does not lead to {unreached}"
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def test_page_is_self_contained():
     pictures = re.findall(r'<img [^>]*src="([^"]{0,30})', page)
     assert len(pictures) >= 7 and all(p.startswith("data:image/png;base64,") for p in pictures), pictures
     assert not re.search(r'(src|href)="(?!data:)', page), "the page refers to another file"
-    for name in ("loss", "throughput", "gantt_0", "gaps_1", "memory_1"):
+    for name in ("loss", "throughput", "gantt_0", "gaps_1", "memory_1", "traffic_1"):
         assert Path(f"report/{name}.png").stat().st_size > 5000, name
 
 
@@ -91,6 +91,70 @@ def test_timeline_and_gaps():
             assert gap.sum() == 12 and (gap == file["versions"][str(stage)]["gap"][...]).all()
         start = min(file["ranks"][r]["actions"]["start_s"][...].max() for r in ("0", "1"))
     assert max(end for *_, end in events["measured"]) >= start
+
+
+def test_replicas():
+    from report.run import Run  # pylint: disable=import-outside-toplevel,no-name-in-module
+
+    replicas = {"parallel.data": 2, "run.steps": 6, "output.evaluation_interval": 3}
+    support.train(4, "fsdp", {**replicas, "parallel.mode": "fsdp", "parallel.stages": 2})
+    support.train(2, "sdp", {**replicas, "parallel.mode": "sdp", "sdp.coverage": 0.75, "sdp.masking": "backward"})
+    report("fsdp", "sdp", "flush", "--out", "replicas")
+    table = json.loads(Path("replicas/table.json").read_text())
+    by_folder = {row["folder"]: row for row in table["rows"]}
+    for out, mode in (("fsdp", "fsdp"), ("sdp", "sdp"), ("flush", None)):
+        row, summary = by_folder[out], support.summary(out)
+        assert row["mode"] == mode and row["replicas"] == (2 if mode else None)
+        assert row["sent_bytes_per_update"] == {p: v for p, v in summary["sent_bytes_per_update"].items() if any(v)}
+        assert row["peak_mib"] == max(summary["peak_bytes"]) / 2**20
+    assert set(by_folder["fsdp"]["sent_bytes_per_update"]) == {"pipeline", "reduce_scatter", "parameter_gather"}
+    assert set(by_folder["sdp"]["sent_bytes_per_update"]) == {"reduce_scatter", "all_gather", "refresh"}
+    assert set(by_folder["flush"]["sent_bytes_per_update"]) == {"pipeline"}
+    sent = sum(sum(v) for v in by_folder["fsdp"]["sent_bytes_per_update"].values())
+    assert abs(by_folder["fsdp"]["sent_mib"] - sent / 4 / 2**20) < 1e-9
+    for name in ("traffic_0", "memory_0", "gantt_0", "traffic_1"):
+        assert Path(f"replicas/{name}.png").stat().st_size > 5000, name
+    # The timeline is the first replica's: each action of a stage once.
+    run = Run(Path("fsdp"))
+    assert run.stages == 2 and len(run.memory) == 4
+    actions = [event[:3] for event in run.timeline()["measured"]]
+    assert len(actions) == len(set(actions)) and {stage for stage, _, _ in actions} == {0, 1}
+    assert run.model_idle_share == 1 / 5  # m = 4, N = 2
+
+
+def test_parallel_table():
+    """jobs/compare-parallel.sh's tables, from summaries with numbers that are easy to check."""
+    def write(name, loss, peak, flops, sent):
+        folder = Path("parallel", name)
+        folder.mkdir(parents=True)
+        summary = {"peak_bytes": [peak, peak - 8], "bytes": {c: [peak // 8, 0] for c in ("parameters", "gradients", "optimizer", "activations", "comm")},
+                   "sent_bytes_per_update": {"reduce_scatter": [sent, sent], "norm": [0, 0]}, "flops_per_update": flops,
+                   "model_flops_per_update": 100.0, "final_loss": loss + 1, "validation_loss": loss}
+        (folder / "summary.json").write_text(json.dumps(summary))
+
+    shutil.rmtree("parallel", ignore_errors=True)
+    write("ddp-10-seed0", 2.0, 800, 100.0, 40)
+    write("ddp-10-seed1", 2.2, 800, 100.0, 40)
+    write("half-0.5-10-seed1", 2.6, 400, 50.0, 10)
+    write("half-0.5-10-seed0", 2.5, 400, 50.0, 10)
+    write("half-0.5-20-seed0", 1.5, 400, 50.0, 10)
+    write("half-0.5-40-seed0", 0.5, 400, 50.0, 10)  # of another comparison
+    write("alone-10-seed0", 2.1, 600, 80.0, 60)
+    Path("parallel/notes").mkdir()
+    done = subprocess.run([support.SOURCE / "jobs/compare-parallel.sh", "--table", "parallel", "--steps", "10"], text=True, timeout=100, check=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    table = json.loads(Path("parallel/table.json").read_text())
+    assert table["steps"] == 10
+    rows = {row["case"]: row for row in table["rows"]}
+    assert set(rows) == {"ddp", "half-0.5", "alone"}
+    half = rows["half-0.5"]
+    assert half["seeds"] == 2 and half["loss_equal_updates"] == [2.5, 2.6] and half["training_loss"] == [3.5, 3.6]
+    assert half["updates_equal_flops"] == 20 and half["loss_equal_flops"] == [1.5]
+    assert half["peak_share"] == 0.5 and half["sent_share"] == 0.25 and half["flops_share"] == 0.5
+    assert half["sent_bytes_per_update"] == {"reduce_scatter": 10}
+    assert rows["ddp"]["loss_equal_flops"] == [2.0, 2.2]
+    assert rows["alone"]["updates_equal_flops"] == 12 and rows["alone"]["loss_equal_flops"] == []
+    support.assert_contains(done.stdout, "2.1000 +/- 0.1414", "of ddp", "reduce scatter")
 
 
 def test_damaged_among_many():
@@ -111,4 +175,4 @@ def test_damaged_among_many():
 
 
 if __name__ == "__main__":
-    support.main([test_numbers, test_page_is_self_contained, test_timeline_and_gaps, test_damaged_among_many])
+    support.main([test_numbers, test_page_is_self_contained, test_timeline_and_gaps, test_replicas, test_parallel_table, test_damaged_among_many])

@@ -27,9 +27,9 @@ def write_sweep(name="sweep.toml", extra=""):
     return name
 
 
-def sweep_sh(*arguments, status):
-    """Runs jobs/sweep.sh with all stages of a case in one process; its output."""
-    environment = {**os.environ, "MINIPIPE": support.MINIPIPE, "MINIPIPE_RANKS": "1"}
+def sweep_sh(*arguments, status, ranks="1"):
+    """Runs jobs/sweep.sh, all stages of a case in one process if `ranks` is not None; its output."""
+    environment = {**os.environ, "MINIPIPE": support.MINIPIPE, **({"MINIPIPE_RANKS": ranks} if ranks else {})}
     done = subprocess.run([support.SOURCE / "jobs/sweep.sh", *arguments], env=environment, text=True, timeout=300, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == status, f"status {done.returncode}, wanted {status}\n{done.stdout}"
@@ -113,6 +113,27 @@ def test_all_cases_here():
     support.assert_contains(sweep_sh(deck, "all", "run.seed=5", status=1), "4 finished (0 of them before)")
 
 
+def test_replicas():
+    """A case with replicas gets its ranks, and the tables tell memory and bytes sent."""
+    changes = {"run.steps": 4, "output.evaluation_interval": 4, "parallel.data": 2, "parallel.mode": "sdp", "parallel.stages": 1}
+    support.write_deck(changes, "replicas.toml")
+    with open("replicas.toml", "a", encoding="utf-8") as deck:
+        deck.write('[sweep]\n"sdp.coverage" = [0.75, 1.0]\n')
+    assert [line.split("\t")[1] for line in support.run(1, "train", "replicas.toml", "--cases", "--list").output.splitlines()[1:]] == ["2", "2"]
+    sweep_sh("replicas.toml", "replicas", status=0, ranks=None)
+    sweep_sh("replicas.toml", "any", "parallel.stages=0", status=0, ranks=None)
+    for out in ("replicas", "any"):
+        pivots = {pivot["metric"]: pivot for pivot in json.loads(Path(f"{out}/table.json").read_text())["pivots"]}
+        for column in (0, 1):
+            summary = support.summary(f"{out}/case_{column}")
+            assert summary["ranks"] == summary["replicas"] == 2
+            assert pivots["peak_mib"]["cells"][0][column] == max(summary["peak_bytes"]) / 2**20
+            sent = sum(sum(by_rank) for by_rank in summary["sent_bytes_per_update"].values()) / 2
+            assert abs(pivots["sent_mib"]["cells"][0][column] * 2**20 - sent) < 1e-6 * sent
+        part, whole = pivots["sent_mib"]["cells"][0]
+        assert part < whole
+
+
 def test_a_stopped_case_goes_on():
     deck = write_sweep()
     support.run(1, "train", deck, "--case", 0, "output.directory=stopped", "run.steps=400", "checkpoint.interval=4", "run.time_limit=0.001", status=75)
@@ -125,4 +146,4 @@ def test_a_stopped_case_goes_on():
 
 if __name__ == "__main__":
     support.main([test_count_and_list, test_outputs_say_the_case, test_a_case_is_the_run_with_overrides, test_bad_input,
-                  test_all_cases_here, test_a_stopped_case_goes_on])
+                  test_all_cases_here, test_replicas, test_a_stopped_case_goes_on])

@@ -8,7 +8,7 @@ import support
 
 STAGES = 4
 EMULATED = {"emulate.enabled": True, "emulate.forward_ms": 2.0, "emulate.backward_ms": 4.0, "emulate.message_bytes": 4096}
-PURPOSES = {"compute", "update", "wait_input", "send", "evaluation", "checkpoint", "output", "other"}
+PURPOSES = {"compute", "update", "wait_input", "exchange", "send", "evaluation", "checkpoint", "output", "other"}
 
 
 def assert_adds_up(out, ranks):

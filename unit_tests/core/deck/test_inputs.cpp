@@ -3,19 +3,24 @@
 #include <sstream>
 
 #include "core/deck/schema.hpp"
+#include "core/deck/sweep.hpp"
 #include "unit_tests/core/deck/support.hpp"
 
 namespace minipipe::core {
 namespace {
 
-Deck read_input(const std::string& name) {
+std::string text_of(const std::string& name) {
   const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
   const auto path = root / "inputs" / name;
   std::ifstream file(path);
   EXPECT_TRUE(file) << path;
   std::ostringstream text;
   text << file.rdbuf();
-  return read_deck(text.str(), name);
+  return text.str();
+}
+
+Deck read_input(const std::string& name, const std::vector<std::string>& overrides = {}) {
+  return read_deck(text_of(name), name, overrides);
 }
 
 TEST(Inputs, Quickstart) {
@@ -56,6 +61,54 @@ TEST(Inputs, LlamaStudies) {
     for (const int ranks : {1, 2, 4}) EXPECT_NO_THROW(check_rules(deck, ranks)) << name << " " << ranks;
   }
   EXPECT_EQ(read_input("studies/sdp/llama_1b.toml").model.kv_heads, 4);
+}
+
+// What the heads of the decks say to check.
+TEST(Inputs, LlamaStudiesOnEightReplicas) {
+  const std::vector<std::vector<std::string>> plans{
+      {},
+      {"parallel.mode=zero1"},
+      {"parallel.mode=fsdp", "train.recompute=block"},
+      {"parallel.mode=sdp", "sdp.coverage=0.6875"},
+      {"parallel.mode=sdp", "sdp.coverage=0.6875", "sdp.masking=backward"},
+      {"parallel.mode=sdp", "sdp.coverage=0.6875", "sdp.unit=neuron", "sdp.neuron_groups=16"},
+      {"parallel.mode=sdp", "sdp.coverage=0.6875", "sdp.fsdp=true", "train.recompute=block"},
+      {"parallel.mode=sdp", "sdp.coverage=0.5"}};
+  for (const char* name : {"llama_134m", "llama_500m", "llama_1b"}) {
+    for (auto plan : plans) {
+      plan.push_back("parallel.data=8");
+      const Deck deck = read_input(std::string("studies/sdp/") + name + ".toml", plan);
+      EXPECT_NO_THROW(check_rules(deck, 8)) << name << " " << plan.front();
+      EXPECT_EQ(stages_of(deck, 8), 1);
+    }
+  }
+}
+
+TEST(Inputs, ParallelStudy) {
+  const Deck deck = read_input("studies/parallel.toml");
+  EXPECT_NO_THROW(check_rules(deck, 4));
+  EXPECT_EQ(deck.parallel.data, 4);
+  EXPECT_EQ(0.6875 * deck.model.layers, 11);
+  EXPECT_THROW(check_rules(deck, 3), InputError);
+}
+
+// Each case of a sweep suits the ranks that jobs/sweep.sh starts for it.
+TEST(Inputs, Sweeps) {
+  struct Expected {
+    const char* name;
+    std::int64_t cases;
+  };
+  for (const auto& [name, cases] : {Expected{"paci_window", 12}, Expected{"schedules", 12}, Expected{"sdp_coverage", 8}}) {
+    const std::string file = std::string("sweeps/") + name + ".toml";
+    const SweepDeck sweep = read_sweep_deck(text_of(file), file);
+    EXPECT_EQ(sweep.sweep.cases(), cases) << name;
+    for (std::int64_t number = 0; number < cases; ++number) {
+      const Deck deck = case_of(sweep, number);
+      const int ranks = deck.parallel.stages * deck.parallel.data;
+      EXPECT_GT(ranks, 0) << name << " " << number;
+      EXPECT_NO_THROW(check_rules(deck, ranks)) << name << " " << number;
+    }
+  }
 }
 
 }  // namespace

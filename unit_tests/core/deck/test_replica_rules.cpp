@@ -39,7 +39,7 @@ TEST(ReplicaRules, GoodCombinations) {
       sdp4 + Settings{"train.optimizer=muon", "sdp.unit=sublayer"},
       backward + Settings{"sdp.refresh=3", "model.family=llama", "sdp.unit=neuron"},
       averaged + Settings{"sdp.period=4", "checkpoint.interval=20", "output.evaluation_interval=8"},
-      averaged + Settings{"sdp.period=3", "checkpoint.interval=0", "output.evaluation_interval=0"},
+      averaged + Settings{"sdp.period=3", "run.steps=42", "checkpoint.interval=0", "output.evaluation_interval=0"},
   };
   for (const Settings& settings : decks) {
     const bool subnetworks = settings.size() > 1 && settings[1] == "parallel.data=4";
@@ -90,7 +90,9 @@ TEST(ReplicaRules, ParameterAverages) {
   expect_refusal(averaged + Settings{"train.clip=stage"}, 4,
                  "train.clip = \"stage\": sdp.sync = \"parameter\" exchanges no gradients");
   expect_refusal(averaged + Settings{"train.clip=global", "schedule.name=1f1b"}, 4, "use \"none\", or sdp.sync = \"gradient\"");
-  expect_refusal(averaged + Settings{"sdp.period=3"}, 4,
+  expect_refusal(averaged + Settings{"sdp.period=3", "checkpoint.interval=0"}, 4,
+                 "run.steps = 40: is not a multiple of sdp.period = 3");
+  expect_refusal(averaged + Settings{"sdp.period=3", "run.steps=42"}, 4,
                  "checkpoint.interval = 20: is not a multiple of sdp.period = 3, and between averages holders have different "
                  "parameters; change one of them, or use 0");
   expect_refusal(averaged + Settings{"sdp.period=5", "output.evaluation_interval=4"}, 4,

@@ -35,7 +35,6 @@ TEST(Restart, MarkedKeysMayChange) {
                               "checkpoint.keep=1",
                               "schedule.partition=[4,4]",
                               "parallel.stages=2",
-                              "parallel.data=2",
                               "parallel.mode=sdp",
                               "parallel.bucket_mb=1",
                               "parallel.fsdp_reduce=window",
@@ -65,6 +64,21 @@ TEST(Restart, StepsMayGrowAndTheUserIsTold) {
   EXPECT_THAT(check_restart(Deck(), with({"run.steps=80"})),
               ElementsAre(StartsWith("run.steps: 40 -> 80 (the learning-rate schedule")));
   EXPECT_THAT(restart_error({"run.steps=20"}), HasSubstr("run.steps: 40 -> 20 (may only grow"));
+}
+
+// Deck(): 8 microbatches on one replica.
+TEST(Restart, AnUpdateCoversAsManyMicrobatchesAsBefore) {
+  EXPECT_THAT(check_restart(Deck(), with({"parallel.data=2", "train.microbatches=4"})),
+              ElementsAre("train.microbatches: 8 -> 4", "parallel.data: 1 -> 2"));
+  EXPECT_THAT(
+      restart_error({"parallel.data=2"}),
+      HasSubstr("parallel.data: 1 -> 2 (an update would have 16 microbatches, train.microbatches x parallel.data, not 8 as "
+                "before, and data would be repeated or skipped: set train.microbatches = 4)"));
+  EXPECT_THAT(restart_error({"train.microbatches=4"}), HasSubstr("set train.microbatches = 8)"));
+  EXPECT_THAT(restart_error({"parallel.data=3"}), HasSubstr("choose a parallel.data that divides 8"));
+  for (const std::vector<std::string>& other : {std::vector<std::string>{"parallel.data=3"}, {"train.microbatches=4"}}) {
+    EXPECT_THAT(check_restart(Deck(), with(other), CheckpointUse::evaluate), IsEmpty());
+  }
 }
 
 TEST(Restart, OtherKeysMayNot) {

@@ -32,6 +32,12 @@ TEST(Drains, FlushSchedulesHaveShortSegmentsAndNoSwitch) {
   EXPECT_THAT(drains_of(deck), ElementsAre(25, 50, 60));
 }
 
+TEST(Drains, AreWhereHoldersAreEqual) {
+  const Deck deck = tests::small_deck({"schedule.name=1f1b", "checkpoint.interval=0", "run.steps=60", "parallel.data=2",
+                                       "parallel.mode=sdp", "sdp.sync=parameter", "sdp.period=4"});
+  EXPECT_THAT(drains_of(deck), ElementsAre(28, 56, 60));
+}
+
 // A run resumed at any drain meets the same drains as the run that never stopped.
 TEST(Drains, DoNotDependOnWhereTheRunBegan) {
   const Deck deck = tests::small_deck({"schedule.name=paci", "checkpoint.interval=3", "output.evaluation_interval=5"});

@@ -17,7 +17,7 @@ SegmentReport two_updates() {
   SegmentReport report;
   report.ranks = {{LoggedAction{{Kind::update, 0, 3}, 1, 5, 3}, LoggedAction{{Kind::update, 0, 4}, 6, 9, 4}},
                   {LoggedAction{{Kind::update, 1, 3}, 1, 4, 3}, LoggedAction{{Kind::update, 1, 4}, 6, 10, 4}}};
-  report.losses = {{6, 1.0}, {7, 2.0}, {8, 3.0}, {9, 4.0}};
+  report.losses = {{6, 1.0, 50}, {7, 2.0, 50}, {8, 3.0, 50}, {9, 4.0, 50}};
   report.squares = {{3, 0, 9.0}, {3, 1, 16.0}, {4, 0, 1.0}, {4, 1, 3.0}};
   return report;
 }
@@ -35,6 +35,14 @@ TEST(TraceRows, AverageLossesAndAddSquaresPerUpdate) {
   EXPECT_DOUBLE_EQ(rows[1].lr, 0.25);
 }
 
+TEST(TraceRows, ALossCountsAsManyTokensAsItHas) {
+  auto report = two_updates();
+  report.losses = {{6, 1.0, 75}, {7, 2.0, 25}, {8, 3.0, 0}, {9, 4.0, 10}};
+  const auto rows = trace_rows(report, basis(), 3, 5);
+  EXPECT_DOUBLE_EQ(rows[0].loss, 1.25);
+  EXPECT_DOUBLE_EQ(rows[1].loss, 4.0);
+}
+
 TEST(TraceRows, AnUpdateIsOverWhenItsLastStageHasMadeIt) {
   const auto rows = trace_rows(two_updates(), basis(), 3, 5);
   EXPECT_DOUBLE_EQ(rows[0].time_s, 1005);
@@ -49,9 +57,11 @@ TEST(TraceRows, WithoutGradientsTheNormIsUnknown) {
 
 TEST(SegmentReport, ByRankSortsEachRanksStagesByTime) {
   SegmentReport report;
-  report.ranks = {{LoggedAction{{Kind::forward, 0, 0}, 0, 1, 0}, LoggedAction{{Kind::backward, 0, 0}, 5, 6, 0},
+  // Two replicas in one process each; of the first one nothing may be left in the second one's log.
+  report.ranks = {{LoggedAction{{Kind::forward, 3, 7}, 0, 1, 0}},
+                  {LoggedAction{{Kind::forward, 0, 0}, 0, 1, 0}, LoggedAction{{Kind::backward, 0, 0}, 5, 6, 0},
                    LoggedAction{{Kind::forward, 2, 0}, 2, 3, 0}, LoggedAction{{Kind::forward, 1, 0}, 1, 2, 0}}};
-  const auto log = report.by_rank(schedules::looped(2, 2));
+  const auto log = report.by_rank({.rank = 0, .ranks = 2, .replicas = 2, .placement = schedules::looped(2, 2)}, 1);
   ASSERT_EQ(log.ranks.size(), 2U);
   ASSERT_EQ(log.ranks[0].size(), 3U);
   EXPECT_EQ(log.ranks[0][1].action.stage, 2);

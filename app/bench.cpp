@@ -1,0 +1,61 @@
+// minipipe bench: kernels and a training step as shares of the machine's own rates.
+#include "core/bench/bench.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "app/session.hpp"
+#include "core/comm/agreement.hpp"
+#include "core/deck/rules.hpp"
+#include "minipipe_version.hpp"
+#include "schedules/error.hpp"
+
+namespace minipipe::app {
+
+namespace {
+
+// Found out before the measuring, not after it.
+void check_writable(const std::string& file, const std::string& option) {
+  if (file.empty()) return;
+  std::error_code ignored;
+  const bool there = std::filesystem::exists(file, ignored);
+  if (!std::ofstream(file, std::ios::app)) {
+    throw InputError(option + " " + file + ": cannot be written; give a path in an existing, writable folder");
+  }
+  if (!there) std::filesystem::remove(file, ignored);
+}
+
+}  // namespace
+
+int bench(const Command& command) {
+  int ranks = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const core::Deck deck = load_deck(command, MPI_COMM_WORLD);
+  core::agree(MPI_COMM_WORLD, [&] {
+    if (ranks > 1) {
+      throw InputError("bench measures one process, not " + std::to_string(ranks) +
+                       ": start it without mpirun; OMP_NUM_THREADS sets its threads");
+    }
+    if (deck.emulate.enabled) {
+      throw InputError("emulate.enabled = true: an emulated run computes nothing that could be measured; set it to false");
+    }
+    core::check_rules(deck, ranks);
+    core::check_repeat(command.repeat);
+    check_writable(command.bench_json, "--json");
+    check_writable(command.bench_out, "--out");
+  });
+  core::BenchReport report =
+      core::run_bench(deck, command.repeat, [](const std::string& what) { std::cerr << "measuring: " << what << std::endl; });
+  report.version = MINIPIPE_VERSION;
+  report.git_hash = MINIPIPE_GIT_HASH;
+  const std::string json = core::bench_json(report);
+  if (!command.bench_out.empty()) core::write_bench(command.bench_out, report);
+  if (!command.bench_json.empty() && !(std::ofstream(command.bench_json) << json << std::endl)) {
+    throw RunError("--json " + command.bench_json + ": cannot be written; is the disk full?");
+  }
+  std::cout << core::bench_table(report) << json << std::endl;
+  return 0;
+}
+
+}  // namespace minipipe::app

@@ -1,0 +1,77 @@
+#include "core/bench/references.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/kernels/elementwise.hpp"
+#include "core/linalg/gemm.hpp"
+
+namespace minipipe::core {
+
+namespace {
+
+double operations(const GemmShape& g) {
+  return 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+}
+
+double elongation(const GemmShape& g) {
+  const auto [least, most] = std::minmax({g.m, g.n, g.k});
+  return static_cast<double>(most) / static_cast<double>(least);
+}
+
+}  // namespace
+
+std::vector<GemmShape> step_gemms(const ModelConfig& model, const TrainShape& shape) {
+  const std::int64_t rows = shape.rows(), width = model.width, hidden = hidden_width(model);
+  std::vector<std::pair<std::int64_t, std::int64_t>> layers;  // features out, in
+  if (architecture(model).fused_qkv) {
+    layers.emplace_back(3 * width, width);
+  } else {
+    layers.emplace_back(width, width);
+    layers.emplace_back(kv_width(model), width);
+  }
+  layers.emplace_back(width, width);
+  layers.emplace_back(hidden, width);
+  layers.emplace_back(width, hidden);
+  layers.emplace_back(model.vocab, width);
+  std::vector<GemmShape> result;
+  for (const auto& [out, in] : layers) {
+    result.push_back({rows, out, in});
+    result.push_back({rows, in, out});
+    result.push_back({out, in, rows});
+  }
+  return result;
+}
+
+GemmShape cubic_gemm(const ModelConfig& model, const TrainShape& shape) {
+  const auto gemms = step_gemms(model, shape);
+  return *std::max_element(gemms.begin(), gemms.end(), [](const GemmShape& a, const GemmShape& b) {
+    const bool a_cubic = elongation(a) <= 2, b_cubic = elongation(b) <= 2;
+    if (a_cubic != b_cubic) return b_cubic;
+    return a_cubic ? operations(a) < operations(b) : elongation(a) > elongation(b);
+  });
+}
+
+void References::measure_gemms(const ModelConfig& model, const TrainShape& shape) {
+  const bool first = gemms_.empty();
+  if (first) gemms_ = {{"hidden", largest_hidden_gemm(model, shape)}, {"cubic", cubic_gemm(model, shape)}};
+  for (GemmReference& gemm : gemms_) {
+    const double rate = measure_gemm_rate<float>(space_, gemm.shape.m, gemm.shape.n, gemm.shape.k);
+    if (!first) gemm.drift = std::abs(rate - gemm.gflops) / std::max(rate, gemm.gflops);
+    gemm.gflops = std::max(rate, gemm.gflops);
+  }
+}
+
+double References::copy_rate(std::int64_t bytes) {
+  // Kernels that touch a few bytes more are not another case.
+  const auto floats = std::max<std::int64_t>(16, (bytes / 2 / static_cast<std::int64_t>(sizeof(float)) + 15) / 16 * 16);
+  const std::int64_t total = 2 * floats * static_cast<std::int64_t>(sizeof(float));
+  const auto found = copies_.find(total);
+  if (found != copies_.end()) return found->second;
+  const OwnedVector<float> from("minipipe::bench::copy_from", floats), to("minipipe::bench::copy_to", floats);
+  fill<float>(space_, from, 1.25f);
+  const Timing timing = measure(space_, repeat_, [&] { copy<float>(space_, to, from); });
+  return copies_[total] = static_cast<double>(total) / timing.best * 1e-9;
+}
+
+}  // namespace minipipe::core

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Kernels and a training step against this machine's own rates (minipipe bench), for the quick-start model and for GPT-2 124M,
+# bound to cores. Nothing else should run on the machine: the copy rate is shared by all cores.
+#   jobs/bench.sh [--out DIR] [--repeat N] [--threads T] [--core C] [DECK...]
+#     --out DIR     folder of the results: NAME.txt, NAME.json and NAME.h5 for each deck (runs/bench)
+#     --repeat N    samples of each measurement (15)
+#     --threads T   threads (1), each on a core of its own
+#     --core C      the first core (0)
+#     DECK...       decks instead of the two
+set -euo pipefail
+. "$(dirname "$0")/lib/common.sh"
+
+out=runs/bench repeat=15 threads=1 core=0 decks=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --out) out=${2:?--out needs a folder}; shift 2 ;;
+    --repeat) repeat=${2:?--repeat needs a number}; shift 2 ;;
+    --threads) threads=${2:?--threads needs a number}; shift 2 ;;
+    --core) core=${2:?--core needs a number}; shift 2 ;;
+    -*) die "unknown option '$1'; see --help" ;;
+    *) decks+=("$1"); shift ;;
+  esac
+done
+
+cd "$root"
+[ ${#decks[@]} -gt 0 ] || decks=(inputs/quickstart/quickstart.toml inputs/verify/gpt2_124m.toml)
+[ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
+mkdir -p "$out"
+for deck in "${decks[@]}"; do
+  name=$(basename "$deck" .toml)
+  say "$deck: $threads threads from core $core on"
+  bound "$core" "$threads" "$minipipe" bench "$deck" --repeat "$repeat" --json "$out/$name.json" --out "$out/$name.h5" > "$out/$name.txt"
+  # The last line is the JSON again.
+  sed -i '$d' "$out/$name.txt"
+  cat "$out/$name.txt"
+done
+say "written to $out"

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "core/deck/deck.hpp"
+
+namespace minipipe::core::test {
+
+// Models so small that everything takes microseconds.
+inline Deck tiny_deck(const std::string& family) {
+  Deck deck;
+  deck.model = {.family = family, .layers = 2, .width = 16, .heads = 2, .vocab = 11, .context = 8};
+  if (family == "llama") deck.model.kv_heads = 1;
+  deck.train.sequence = 8;
+  deck.train.microbatch_size = 2;
+  deck.train.microbatches = 2;
+  return deck;
+}
+
+}  // namespace minipipe::core::test
