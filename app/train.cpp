@@ -41,8 +41,8 @@ int train(const Command& command) {
     core::check_schedule(deck, core::stages_of(deck, ranks));
   });
   if (rank == 0) {
-    std::cout << core::delay_warning(deck, core::stages_of(deck, ranks)) << core::masks_text(deck, core::stages_of(deck, ranks))
-              << std::flush;
+    std::cout << core::precision_warning(deck) << core::delay_warning(deck, core::stages_of(deck, ranks))
+              << core::masks_text(deck, core::stages_of(deck, ranks)) << std::flush;
   }
   core::agree(MPI_COMM_WORLD, [&] { sources = open_sources(deck, deck.output.evaluation_interval > 0); });
   core::Trainer trainer(deck, MPI_COMM_WORLD, sources.sources(), {MINIPIPE_VERSION, MINIPIPE_GIT_HASH});

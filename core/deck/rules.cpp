@@ -19,7 +19,6 @@ namespace {
 void check_reserved(Rules& rules) {
   rules.available("model", "family", {"gpt2", "llama"});
   rules.available("schedule", "name", schedules::schedule_names());
-  rules.available("precision", "compute", {"fp32"});
 }
 
 void check_training(Rules& rules, const Deck& deck) {

@@ -58,14 +58,15 @@ Qkv<T> split_qkv(const Matrix<T>& qkv) {
 // out [B*T, C]; logsumexp [B*H*T], index (b*H + h)*T + t, is what the backward needs beside qkv and out.
 // `dropout` acts on the probabilities. Throws RunError if the shapes do not fit.
 template <class T>
-void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> logsumexp, const Qkv<const T>& qkv,
+void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Compute<T>> logsumexp, const Qkv<const T>& qkv,
                        const AttentionShape& shape, const Dropout& dropout = {});
 
 // Writes (does not add) the gradients of q, k and v. Probabilities are recomputed tile by tile; those of heads that share a key
-// are added in ascending order.
+// are added in ascending order. `query_sums` [B*T, C]: where the gradients of q are added up if T is narrower than Compute<T>;
+// otherwise it is not used.
 template <class T>
 void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient, ConstMatrix<T> output_gradient,
-                        const Qkv<const T>& qkv, ConstMatrix<T> out, ConstVector<T> logsumexp, const AttentionShape& shape,
-                        const Dropout& dropout = {});
+                        const Qkv<const T>& qkv, ConstMatrix<T> out, ConstVector<Compute<T>> logsumexp,
+                        const AttentionShape& shape, const Dropout& dropout = {}, Matrix<Compute<T>> query_sums = {});
 
 }  // namespace minipipe::core

@@ -56,8 +56,8 @@ KOKKOS_INLINE_FUNCTION void score_gradient_row(const BackwardTiles<T>& t, int i,
 }
 
 template <class T>
-KOKKOS_INLINE_FUNCTION void store_tile(const TeamMember& team, T* target, std::int64_t stride, const T* tile, int padded_depth,
-                                       int rows, int depth) {
+KOKKOS_INLINE_FUNCTION void store_tile(const TeamMember& team, T* target, std::int64_t stride, const Compute<T>* tile,
+                                       int padded_depth, int rows, int depth) {
   Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows), [&](const int i) {
     for (int d = 0; d < depth; ++d) {
       target[i * stride + d] = tile[i * padded_depth + d];
@@ -66,30 +66,48 @@ KOKKOS_INLINE_FUNCTION void store_tile(const TeamMember& team, T* target, std::i
   team.team_barrier();
 }
 
+// Where gradients of queries are added up: in place, or in wider numbers elsewhere.
+template <class T>
+Columns<Compute<T>> running_sums(const Columns<T>& gradients, const Matrix<Compute<T>>& query_sums) {
+  if constexpr (std::is_same_v<T, Compute<T>>) {
+    return gradients;
+  } else {
+    return columns_of(query_sums);
+  }
+}
+
+template <class T>
+bool fits_sums(const Matrix<Compute<T>>& query_sums, std::int64_t rows, std::int64_t columns) {
+  return std::is_same_v<T, Compute<T>> || (extent(query_sums, 0) == rows && extent(query_sums, 1) == columns);
+}
+
 }  // namespace
 
 // One team per key-value head: the gradients of its keys and values are added up over its query heads, that of the queries over
 // key tiles in ascending order, in place.
 template <class T>
 void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient, ConstMatrix<T> output_gradient,
-                        const Qkv<const T>& qkv, ConstMatrix<T> out, ConstVector<T> logsumexp, const AttentionShape& shape,
-                        const Dropout& dropout) {
+                        const Qkv<const T>& qkv, ConstMatrix<T> out, ConstVector<Compute<T>> logsumexp,
+                        const AttentionShape& shape, const Dropout& dropout, Matrix<Compute<T>> query_sums) {
+  using C = Compute<T>;
   const std::int64_t rows = shape.batch * shape.sequence, columns = extent(out, 1);
   require_attention(extent(out, 0) == rows && fits_attention(qkv, shape, columns) &&
                         fits_attention<const T>(qkv_gradient, shape, columns) && extent(output_gradient, 0) == rows &&
-                        extent(output_gradient, 1) == columns && extent(logsumexp, 0) == rows * shape.heads,
+                        extent(output_gradient, 1) == columns && fits_sums<T>(query_sums, rows, columns) &&
+                        extent(logsumexp, 0) == rows * shape.heads,
                     shape, columns, dropout, "attention_backward");
   const AttentionSizes z(shape, columns);
-  const DropoutMask<T> mask(dropout);
+  const DropoutMask<C> mask(dropout);
   const bool masked = dropout.probability > 0;
-  const T score_scale = static_cast<T>(1 / std::sqrt(static_cast<double>(z.depth)));
+  const C score_scale = static_cast<C>(1 / std::sqrt(static_cast<double>(z.depth)));
   const Columns<const T> queries_of = qkv.q, keys_of = qkv.k, values_of = qkv.v;
+  const Columns<C> sums = running_sums<T>(qkv_gradient.q, query_sums);
   const Columns<T> to_queries = qkv_gradient.q, to_keys = qkv_gradient.k, to_values = qkv_gradient.v;
   Kokkos::parallel_for(
       "minipipe::attention::backward",
-      attention_policy(space, shape.batch * z.groups, BackwardTiles<T>::elements(z) * sizeof(T)),
+      attention_policy(space, shape.batch * z.groups, BackwardTiles<C>::elements(z) * sizeof(C)),
       KOKKOS_LAMBDA(const TeamMember& team) {
-        const BackwardTiles<T> t(static_cast<T*>(team.team_shmem().get_shmem(BackwardTiles<T>::elements(z) * sizeof(T))), z);
+        const BackwardTiles<C> t(static_cast<C*>(team.team_shmem().get_shmem(BackwardTiles<C>::elements(z) * sizeof(C))), z);
         const std::int64_t entry = team.league_rank() / z.groups, group = team.league_rank() % z.groups;
         const std::int64_t first_row = entry * z.sequence;
         const std::int64_t shared_column = group * z.depth;
@@ -106,8 +124,8 @@ void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient,
           load_tile(team, t.k, padded_keys, wide, keys_source, keys_of.stride, keys, depth, score_scale);
           load_transposed(team, t.k_transposed, attention_tile, keys_source, keys_of.stride, keys, depth);
           load_transposed(team, t.v_transposed, attention_tile, values_source, values_of.stride, keys, depth);
-          load_tile(team, t.dk, padded_keys, wide, keys_source, keys_of.stride, 0, depth, T(1));
-          load_tile(team, t.dv, padded_keys, wide, keys_source, keys_of.stride, 0, depth, T(1));
+          load_tile(team, t.dk, padded_keys, wide, keys_source, keys_of.stride, 0, depth, C(1));
+          load_tile(team, t.dv, padded_keys, wide, keys_source, keys_of.stride, 0, depth, C(1));
           const int query_tiles = z.tiles - key_tile;
           for (int pair = 0; pair < z.share * query_tiles; ++pair) {  // query heads, and the tiles of each
             const std::int64_t query_head = group * z.share + pair / query_tiles;
@@ -123,7 +141,7 @@ void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient,
             T* target = to_queries.data + query_row * to_queries.stride + column;
             load_tile(team, t.q, padded, wide, queries_of.data + query_row * queries_of.stride + column, queries_of.stride,
                       queries, depth, score_scale);
-            load_tile(team, t.dout, padded, wide, gradient, z.width, queries, depth, T(1));
+            load_tile(team, t.dout, padded, wide, gradient, z.width, queries, depth, C(1));
             const auto seen = [=](int i) { return diagonal && i + tile_rows < keys ? i + tile_rows : keys; };
             const auto seen_columns = [=](int i) { return round_up(seen(i), tile_columns); };
             tile_multiply<false, false>(team, padded, t.p, attention_tile, t.q, wide, t.k_transposed, attention_tile, zero,
@@ -138,12 +156,12 @@ void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient,
                 }
                 return;
               }
-              T lanes[sum_lanes] = {};
+              C lanes[sum_lanes] = {};
               for (int d = 0; d < depth; ++d) {
                 lanes[d % sum_lanes] += gradient[i * z.width + d] * result[i * z.width + d];
               }
-              T dot = 0;
-              for (const T lane : lanes) {
+              C dot = 0;
+              for (const C lane : lanes) {
                 dot += lane;
               }
               t.row_dot[i] = dot;
@@ -158,10 +176,15 @@ void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient,
             tile_multiply<true, true>(team, padded_keys, t.dv, wide, t.p, attention_tile, t.dout, wide, from, to, all_columns);
             tile_multiply<true, true>(team, padded_keys, t.dk, wide, t.ds, attention_tile, t.q, wide, from, to, all_columns);
             // The first time there is nothing to add to.
-            load_tile(team, t.dq, padded, wide, static_cast<const T*>(target), to_queries.stride, key_tile == 0 ? 0 : queries,
-                      depth, T(1));
+            C* sum = sums.data + query_row * sums.stride + column;
+            load_tile(team, t.dq, padded, wide, static_cast<const C*>(sum), sums.stride, key_tile == 0 ? 0 : queries, depth,
+                      C(1));
             tile_multiply<false, true>(team, padded, t.dq, wide, t.ds, attention_tile, t.k, wide, zero, seen, all_columns);
-            store_tile(team, target, to_queries.stride, t.dq, wide, queries, depth);
+            if (diagonal) {  // the last of the query's key tiles
+              store_tile(team, target, to_queries.stride, t.dq, wide, queries, depth);
+            } else {
+              store_tile(team, sum, sums.stride, t.dq, wide, queries, depth);
+            }
           }
           store_tile(team, to_keys.data + key_row * to_keys.stride + shared_column, to_keys.stride, t.dk, wide, keys, depth);
           store_tile(team, to_values.data + key_row * to_values.stride + shared_column, to_values.stride, t.dv, wide, keys,
@@ -171,9 +194,13 @@ void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient,
 }
 
 template void attention_backward<float>(const ExecutionSpace&, const Qkv<float>&, ConstMatrix<float>, const Qkv<const float>&,
-                                        ConstMatrix<float>, ConstVector<float>, const AttentionShape&, const Dropout&);
+                                        ConstMatrix<float>, ConstVector<float>, const AttentionShape&, const Dropout&,
+                                        Matrix<float>);
+template void attention_backward<bf16>(const ExecutionSpace&, const Qkv<bf16>&, ConstMatrix<bf16>, const Qkv<const bf16>&,
+                                       ConstMatrix<bf16>, ConstVector<float>, const AttentionShape&, const Dropout&,
+                                       Matrix<float>);
 template void attention_backward<double>(const ExecutionSpace&, const Qkv<double>&, ConstMatrix<double>,
                                          const Qkv<const double>&, ConstMatrix<double>, ConstVector<double>,
-                                         const AttentionShape&, const Dropout&);
+                                         const AttentionShape&, const Dropout&, Matrix<double>);
 
 }  // namespace minipipe::core

@@ -75,21 +75,22 @@ KOKKOS_INLINE_FUNCTION void online_softmax_row(const ForwardTiles<T>& t, const A
 }  // namespace
 
 template <class T>
-void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> logsumexp, const Qkv<const T>& qkv,
+void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Compute<T>> logsumexp, const Qkv<const T>& qkv,
                        const AttentionShape& shape, const Dropout& dropout) {
+  using C = Compute<T>;
   const std::int64_t rows = shape.batch * shape.sequence, columns = extent(out, 1);
   require_attention(extent(out, 0) == rows && fits_attention(qkv, shape, columns) && extent(logsumexp, 0) == rows * shape.heads,
                     shape, columns, dropout, "attention_forward");
   const AttentionSizes z(shape, columns);
-  const DropoutMask<T> mask(dropout);
+  const DropoutMask<C> mask(dropout);
   const bool masked = dropout.probability > 0;
   const Columns<const T> queries_of = qkv.q, keys_of = qkv.k, values_of = qkv.v;
-  const T score_scale = static_cast<T>(1 / std::sqrt(static_cast<double>(z.depth)));
+  const C score_scale = static_cast<C>(1 / std::sqrt(static_cast<double>(z.depth)));
   Kokkos::parallel_for(
       "minipipe::attention::forward",
-      attention_policy(space, shape.batch * shape.heads * z.tiles, ForwardTiles<T>::elements(z) * sizeof(T)),
+      attention_policy(space, shape.batch * shape.heads * z.tiles, ForwardTiles<C>::elements(z) * sizeof(C)),
       KOKKOS_LAMBDA(const TeamMember& team) {
-        const ForwardTiles<T> t(static_cast<T*>(team.team_shmem().get_shmem(ForwardTiles<T>::elements(z) * sizeof(T))), z);
+        const ForwardTiles<C> t(static_cast<C*>(team.team_shmem().get_shmem(ForwardTiles<C>::elements(z) * sizeof(C))), z);
         const int tile = static_cast<int>(team.league_rank() % z.tiles);
         const std::int64_t head = team.league_rank() / z.tiles;  // over the batch: b H + h
         const std::int64_t first_row = head / z.heads * z.sequence;
@@ -100,7 +101,7 @@ void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> log
         load_tile(team, t.q, padded, z.padded_depth, queries_of.data + (first_row + first_query) * queries_of.stride + column,
                   queries_of.stride, queries, z.depth, score_scale);
         Kokkos::parallel_for(Kokkos::TeamThreadRange(team, padded), [&](const int i) {
-          t.largest[i] = lowest_value<T>;
+          t.largest[i] = lowest_value<C>;
           t.total[i] = 0;
           for (int d = 0; d < z.padded_depth; ++d) {
             t.o[i * z.padded_depth + d] = 0;
@@ -115,7 +116,7 @@ void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> log
           load_transposed(team, t.k, attention_tile, keys_of.data + key_row * keys_of.stride + shared_column, keys_of.stride,
                           keys, z.depth);
           load_tile(team, t.v, round_up(keys, tile_rows), z.padded_depth,
-                    values_of.data + key_row * values_of.stride + shared_column, values_of.stride, keys, z.depth, T(1));
+                    values_of.data + key_row * values_of.stride + shared_column, values_of.stride, keys, z.depth, C(1));
           // Keys that any query of the row block starting at i sees.
           const auto seen = [=](int i) { return diagonal && i + tile_rows < keys ? i + tile_rows : keys; };
           const auto zero = [](int) { return 0; };
@@ -135,7 +136,7 @@ void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> log
         }
         Kokkos::parallel_for(Kokkos::TeamThreadRange(team, queries), [&](const int i) {
           T* result = out.data() + (first_row + first_query + i) * z.width + column;
-          const T inverse = T(1) / t.total[i];
+          const C inverse = C(1) / t.total[i];
           for (int d = 0; d < z.depth; ++d) {
             result[d] = t.o[i * z.padded_depth + d] * inverse;
           }
@@ -146,6 +147,8 @@ void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> log
 
 template void attention_forward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>, const Qkv<const float>&,
                                        const AttentionShape&, const Dropout&);
+template void attention_forward<bf16>(const ExecutionSpace&, Matrix<bf16>, Vector<float>, const Qkv<const bf16>&,
+                                      const AttentionShape&, const Dropout&);
 template void attention_forward<double>(const ExecutionSpace&, Matrix<double>, Vector<double>, const Qkv<const double>&,
                                         const AttentionShape&, const Dropout&);
 

@@ -6,25 +6,25 @@
 namespace minipipe::core {
 
 template <class T>
-void bias_add(const ExecutionSpace& space, Matrix<T> values, ConstVector<T> bias) {
+void bias_add(const ExecutionSpace& space, Matrix<T> values, ConstVector<Compute<T>> bias) {
   const std::int64_t columns = extent(values, 1);
   require_shape(extent(bias, 0) == columns, "bias_add");
   for_rows(
       "minipipe::bias::add", space, extent(values, 0), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         T* v = row_pointer(values, row);
-        const T* b = bias.data();
-        row_for(member, columns, [=](const std::int64_t c) { v[c] += b[c]; });
+        const Compute<T>* b = bias.data();
+        row_for(member, columns, [=](const std::int64_t c) { v[c] = v[c] + b[c]; });
       });
 }
 
 template <class T>
-void bias_gradient(const ExecutionSpace& space, Vector<T> gradient, ConstMatrix<T> output_gradient) {
+void bias_gradient(const ExecutionSpace& space, Vector<Compute<T>> gradient, ConstMatrix<T> output_gradient) {
   const std::int64_t rows = extent(output_gradient, 0), columns = extent(output_gradient, 1);
   require_shape(extent(gradient, 0) == columns, "bias_gradient");
   for_column_groups(
       "minipipe::bias::gradient", space, columns, KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
         const T* dy = output_gradient.data() + first;
-        T sums[column_group];
+        Compute<T> sums[column_group];
         sum_rows(sums, rows, width, [=](const std::int64_t row, const std::int64_t j) { return dy[row * columns + j]; });
         for (std::int64_t j = 0; j < width; ++j) {
           gradient(first + j) += sums[j];
@@ -32,10 +32,11 @@ void bias_gradient(const ExecutionSpace& space, Vector<T> gradient, ConstMatrix<
       });
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                \
-  template void bias_add<T>(const ExecutionSpace&, Matrix<T>, ConstVector<T>); \
-  template void bias_gradient<T>(const ExecutionSpace&, Vector<T>, ConstMatrix<T>);
+#define MINIPIPE_INSTANTIATE(T)                                                         \
+  template void bias_add<T>(const ExecutionSpace&, Matrix<T>, ConstVector<Compute<T>>); \
+  template void bias_gradient<T>(const ExecutionSpace&, Vector<Compute<T>>, ConstMatrix<T>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 
 }  // namespace minipipe::core

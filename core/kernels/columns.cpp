@@ -19,13 +19,14 @@ void copy_columns(const ExecutionSpace& space, Matrix<T> out, int out_column, Co
       "minipipe::columns::copy", space, extent(out, 0), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         T* to = result + row * out_stride;
         const T* from = values + row * stride;
-        row_for(member, count, [=](const std::int64_t c) { to[c] = from[c]; });
+        row_for(member, count, [=](const std::int64_t c) { to[c] = static_cast<Compute<T>>(from[c]); });
       });
 }
 
 #define MINIPIPE_INSTANTIATE(T) template void copy_columns<T>(const ExecutionSpace&, Matrix<T>, int, ConstMatrix<T>, int, int);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 #undef MINIPIPE_INSTANTIATE
 
 }  // namespace minipipe::core

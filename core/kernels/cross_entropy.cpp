@@ -6,25 +6,44 @@
 
 namespace minipipe::core {
 
+namespace {
+
+// exp(x - largest) stays in the place of x, unless that would round it: then it is formed again.
 template <class T>
-void cross_entropy_loss(const ExecutionSpace& space, Vector<T> losses, ConstMatrix<T> logits,
+KOKKOS_INLINE_FUNCTION void keep(T* place, T exponential_of_place) {
+  *place = exponential_of_place;
+}
+KOKKOS_INLINE_FUNCTION void keep(bf16*, float) {}
+template <class T>
+KOKKOS_INLINE_FUNCTION T kept(T value, T) {
+  return value;
+}
+KOKKOS_INLINE_FUNCTION float kept(bf16 value, float largest) { return exponential(value - largest); }
+
+}  // namespace
+
+template <class T>
+void cross_entropy_loss(const ExecutionSpace& space, Vector<Compute<T>> losses, ConstMatrix<T> logits,
                         ConstVector<std::int32_t> targets) {
+  using C = Compute<T>;
   const std::int64_t rows = extent(logits, 0), columns = extent(logits, 1);
   require_shape(extent(losses, 0) == rows && extent(targets, 0) == rows, "cross_entropy_loss");
   for_rows(
       "minipipe::cross_entropy::loss", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         const T* x = row_pointer(logits, row);
         const std::int32_t target = targets(row);
-        const T largest = row_max<T>(member, columns, lowest_value<T>, [=](const std::int64_t c) { return x[c]; });
-        const T total = row_sum<T>(member, columns, [=](const std::int64_t c) { return exponential(x[c] - largest); });
-        const T loss = target < 0 ? T(0) : logarithm(total) + (largest - x[target]);
+        const C largest =
+            row_max<C>(member, columns, lowest_value<C>, [=](const std::int64_t c) { return static_cast<C>(x[c]); });
+        const C total = row_sum<C>(member, columns, [=](const std::int64_t c) { return exponential(x[c] - largest); });
+        const C loss = target < 0 ? C(0) : logarithm(total) + (largest - x[target]);
         row_for(member, 1, [=](const std::int64_t) { losses(row) = loss; });
       });
 }
 
 template <class T>
-void cross_entropy_gradient(const ExecutionSpace& space, Vector<T> losses, Matrix<T> logits, ConstVector<std::int32_t> targets,
-                            T scale) {
+void cross_entropy_gradient(const ExecutionSpace& space, Vector<Compute<T>> losses, Matrix<T> logits,
+                            ConstVector<std::int32_t> targets, Compute<T> scale) {
+  using C = Compute<T>;
   const std::int64_t rows = extent(logits, 0), columns = extent(logits, 1);
   require_shape(extent(losses, 0) == rows && extent(targets, 0) == rows, "cross_entropy_gradient");
   for_rows(
@@ -36,17 +55,18 @@ void cross_entropy_gradient(const ExecutionSpace& space, Vector<T> losses, Matri
           row_for(member, 1, [=](const std::int64_t) { losses(row) = 0; });
           return;
         }
-        const T largest = row_max<T>(member, columns, lowest_value<T>, [=](const std::int64_t c) { return x[c]; });
-        const T below = largest - x[target];
+        const C largest =
+            row_max<C>(member, columns, lowest_value<C>, [=](const std::int64_t c) { return static_cast<C>(x[c]); });
+        const C below = largest - x[target];
         // The target's entry p - 1 would cancel when the model is sure; it is minus the sum of the others.
-        const T others = row_sum<T>(member, columns, [=](const std::int64_t c) {
-          const T value = exponential(x[c] - largest);
-          x[c] = value;
-          return c == target ? T(0) : value;
+        const C others = row_sum<C>(member, columns, [=](const std::int64_t c) {
+          const C value = exponential(x[c] - largest);
+          keep(x + c, value);
+          return c == target ? C(0) : value;
         });
-        const T total = others + exponential(-below);
-        const T factor = scale / total;
-        row_for(member, columns, [=](const std::int64_t c) { x[c] *= factor; });
+        const C total = others + exponential(-below);
+        const C factor = scale / total;
+        row_for(member, columns, [=](const std::int64_t c) { x[c] = kept(x[c], largest) * factor; });
         row_for(member, 1, [=](const std::int64_t) {
           x[target] = -others * factor;
           losses(row) = logarithm(total) + below;
@@ -54,10 +74,12 @@ void cross_entropy_gradient(const ExecutionSpace& space, Vector<T> losses, Matri
       });
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                                                     \
-  template void cross_entropy_loss<T>(const ExecutionSpace&, Vector<T>, ConstMatrix<T>, ConstVector<std::int32_t>); \
-  template void cross_entropy_gradient<T>(const ExecutionSpace&, Vector<T>, Matrix<T>, ConstVector<std::int32_t>, T);
+#define MINIPIPE_INSTANTIATE(T)                                                                                              \
+  template void cross_entropy_loss<T>(const ExecutionSpace&, Vector<Compute<T>>, ConstMatrix<T>, ConstVector<std::int32_t>); \
+  template void cross_entropy_gradient<T>(const ExecutionSpace&, Vector<Compute<T>>, Matrix<T>, ConstVector<std::int32_t>,   \
+                                          Compute<T>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 
 }  // namespace minipipe::core

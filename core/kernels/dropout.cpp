@@ -17,12 +17,12 @@ void dropout(const ExecutionSpace& space, Vector<T> out, ConstVector<T> input, c
     }
     return;
   }
-  const DropoutMask<T> mask(options);
+  const DropoutMask<Compute<T>> mask(options);
   T* result = out.data();
   const T* values = input.data();
   for_elements(
       "minipipe::dropout::apply", space, (count + 3) / 4, KOKKOS_LAMBDA(const std::int64_t group) {
-        T factors[4];
+        Compute<T> factors[4];
         mask.factors(factors, static_cast<std::uint64_t>(group));
         for (int l = 0; l < 4; ++l) {
           const std::int64_t i = 4 * group + l;
@@ -43,12 +43,12 @@ void dropout_residual_add(const ExecutionSpace& space, Vector<T> values, ConstVe
     residual_add<T>(space, values, residual, values);
     return;
   }
-  const DropoutMask<T> mask(options);
+  const DropoutMask<Compute<T>> mask(options);
   T* const result = values.data();
   const T* const kept = residual.data();
   for_elements(
       "minipipe::dropout::residual_add", space, (count + 3) / 4, KOKKOS_LAMBDA(const std::int64_t group) {
-        T factors[4];
+        Compute<T> factors[4];
         mask.factors(factors, static_cast<std::uint64_t>(group));
         for (int l = 0; l < 4; ++l) {
           const std::int64_t i = 4 * group + l;
@@ -61,6 +61,8 @@ void dropout_residual_add(const ExecutionSpace& space, Vector<T> values, ConstVe
 
 template void dropout_residual_add<float>(const ExecutionSpace&, Vector<float>, ConstVector<float>, const Dropout&);
 template void dropout_residual_add<double>(const ExecutionSpace&, Vector<double>, ConstVector<double>, const Dropout&);
+template void dropout_residual_add<bf16>(const ExecutionSpace&, Vector<bf16>, ConstVector<bf16>, const Dropout&);
+template void dropout<bf16>(const ExecutionSpace&, Vector<bf16>, ConstVector<bf16>, const Dropout&);
 template void dropout<float>(const ExecutionSpace&, Vector<float>, ConstVector<float>, const Dropout&);
 template void dropout<double>(const ExecutionSpace&, Vector<double>, ConstVector<double>, const Dropout&);
 

@@ -36,8 +36,24 @@ void copy(const ExecutionSpace& space, Vector<T> out, ConstVector<T> values) {
   T* result = out.data();
   const T* v = values.data();
   for_elements(
-      "minipipe::elementwise::copy", space, extent(out, 0), KOKKOS_LAMBDA(const std::int64_t i) { result[i] = v[i]; });
+      "minipipe::elementwise::copy", space, extent(out, 0),
+      KOKKOS_LAMBDA(const std::int64_t i) { result[i] = static_cast<Compute<T>>(v[i]); });
 }
+
+template <class To, class From>
+void convert(const ExecutionSpace& space, Vector<To> out, ConstVector<From> values) {
+  require_shape(out.extent(0) == values.extent(0), "convert");
+  To* result = out.data();
+  const From* v = values.data();
+  for_elements(
+      "minipipe::elementwise::convert", space, extent(out, 0),
+      KOKKOS_LAMBDA(const std::int64_t i) { result[i] = static_cast<To>(v[i]); });
+}
+
+template void convert<float, bf16>(const ExecutionSpace&, Vector<float>, ConstVector<bf16>);
+template void convert<bf16, float>(const ExecutionSpace&, Vector<bf16>, ConstVector<float>);
+template void residual_add<bf16>(const ExecutionSpace&, Vector<bf16>, ConstVector<bf16>, ConstVector<bf16>);
+template void copy<bf16>(const ExecutionSpace&, Vector<bf16>, ConstVector<bf16>);
 
 #define MINIPIPE_INSTANTIATE(T)                                                                    \
   template void residual_add<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>, ConstVector<T>); \

@@ -16,6 +16,10 @@ void scale(const ExecutionSpace& space, Vector<T> values, T factor);
 template <class T>
 void fill(const ExecutionSpace& space, Vector<T> values, T value);
 
+// out = values in another type; both of the same size.
+template <class To, class From>
+void convert(const ExecutionSpace& space, Vector<To> out, ConstVector<From> values);
+
 // out = values; both of the same size.
 template <class T>
 void copy(const ExecutionSpace& space, Vector<T> out, ConstVector<T> values);

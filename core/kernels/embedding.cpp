@@ -21,13 +21,13 @@ void embedding_forward(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<s
           const T* position = row_pointer(position_table, row % sequence);
           row_for(member, columns, [=](const std::int64_t c) { result[c] = token[c] + position[c]; });
         } else {
-          row_for(member, columns, [=](const std::int64_t c) { result[c] = token[c]; });
+          row_for(member, columns, [=](const std::int64_t c) { result[c] = static_cast<Compute<T>>(token[c]); });
         }
       });
 }
 
 template <class T>
-void embedding_backward(const ExecutionSpace& space, Matrix<T> token_gradient, Matrix<T> position_gradient,
+void embedding_backward(const ExecutionSpace& space, Matrix<Compute<T>> token_gradient, Matrix<Compute<T>> position_gradient,
                         ConstMatrix<T> output_gradient, ConstMatrix<std::int32_t> tokens) {
   const std::int64_t batch = extent(tokens, 0), sequence = extent(tokens, 1);
   const std::int64_t rows = extent(output_gradient, 0), columns = extent(output_gradient, 1);
@@ -40,7 +40,7 @@ void embedding_backward(const ExecutionSpace& space, Matrix<T> token_gradient, M
       KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
         for (std::int64_t row = 0; row < rows; ++row) {
           const T* source = row_pointer(output_gradient, row) + first;
-          T* target = row_pointer(token_gradient, tokens.data()[row]) + first;
+          Compute<T>* target = row_pointer(token_gradient, tokens.data()[row]) + first;
 #pragma GCC ivdep
           for (std::int64_t j = 0; j < width; ++j) {
             target[j] += source[j];
@@ -50,7 +50,7 @@ void embedding_backward(const ExecutionSpace& space, Matrix<T> token_gradient, M
   if (!positions) return;
   for_rows(
       "minipipe::embedding::backward_positions", space, sequence, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t t) {
-        T* target = row_pointer(position_gradient, t);
+        Compute<T>* target = row_pointer(position_gradient, t);
         for (std::int64_t b = 0; b < batch; ++b) {
           const T* source = row_pointer(output_gradient, b * sequence + t);
           row_for(member, columns, [=](const std::int64_t c) { target[c] += source[c]; });
@@ -58,11 +58,13 @@ void embedding_backward(const ExecutionSpace& space, Matrix<T> token_gradient, M
       });
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                                                   \
-  template void embedding_forward<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<std::int32_t>, ConstMatrix<T>, \
-                                     ConstMatrix<T>);                                                             \
-  template void embedding_backward<T>(const ExecutionSpace&, Matrix<T>, Matrix<T>, ConstMatrix<T>, ConstMatrix<std::int32_t>);
+#define MINIPIPE_INSTANTIATE(T)                                                                                      \
+  template void embedding_forward<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<std::int32_t>, ConstMatrix<T>,    \
+                                     ConstMatrix<T>);                                                                \
+  template void embedding_backward<T>(const ExecutionSpace&, Matrix<Compute<T>>, Matrix<Compute<T>>, ConstMatrix<T>, \
+                                      ConstMatrix<std::int32_t>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 
 }  // namespace minipipe::core

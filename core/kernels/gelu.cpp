@@ -30,11 +30,12 @@ void gelu_forward(const ExecutionSpace& space, Vector<T> out, ConstVector<T> inp
   T* y = out.data();
   const T* x = input.data();
   for_elements(
-      "minipipe::gelu::forward", space, extent(out, 0), KOKKOS_LAMBDA(const std::int64_t i) { y[i] = Gelu<T>::value(x[i]); });
+      "minipipe::gelu::forward", space, extent(out, 0),
+      KOKKOS_LAMBDA(const std::int64_t i) { y[i] = Gelu<Compute<T>>::value(x[i]); });
 }
 
 template <class T>
-void bias_gelu_forward(const ExecutionSpace& space, Matrix<T> out, Matrix<T> values, ConstVector<T> bias) {
+void bias_gelu_forward(const ExecutionSpace& space, Matrix<T> out, Matrix<T> values, ConstVector<Compute<T>> bias) {
   const std::int64_t columns = extent(values, 1);
   require_shape(extent(bias, 0) == columns && extent(out, 1) == columns && out.extent(0) == values.extent(0) &&
                     (out.data() != values.data() || out.size() == 0),
@@ -43,11 +44,11 @@ void bias_gelu_forward(const ExecutionSpace& space, Matrix<T> out, Matrix<T> val
       "minipipe::gelu::bias_forward", space, extent(values, 0), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         T* const v = row_pointer(values, row);
         T* const y = row_pointer(out, row);
-        const T* const b = bias.data();
+        const Compute<T>* const b = bias.data();
         row_for(member, columns, [=](const std::int64_t c) {
-          const T x = v[c] + b[c];
+          const Compute<T> x = as_stored<T>(v[c] + b[c]);
           v[c] = x;
-          y[c] = Gelu<T>::value(x);
+          y[c] = Gelu<Compute<T>>::value(x);
         });
       });
 }
@@ -61,14 +62,15 @@ void gelu_backward(const ExecutionSpace& space, Vector<T> input_gradient, ConstV
   const T* x = input.data();
   for_elements(
       "minipipe::gelu::backward", space, extent(input, 0),
-      KOKKOS_LAMBDA(const std::int64_t i) { dx[i] = dy[i] * Gelu<T>::derivative(x[i]); });
+      KOKKOS_LAMBDA(const std::int64_t i) { dx[i] = dy[i] * Gelu<Compute<T>>::derivative(x[i]); });
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                                    \
-  template void bias_gelu_forward<T>(const ExecutionSpace&, Matrix<T>, Matrix<T>, ConstVector<T>); \
-  template void gelu_forward<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>);                 \
+#define MINIPIPE_INSTANTIATE(T)                                                                             \
+  template void bias_gelu_forward<T>(const ExecutionSpace&, Matrix<T>, Matrix<T>, ConstVector<Compute<T>>); \
+  template void gelu_forward<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>);                          \
   template void gelu_backward<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>, ConstVector<T>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 
 }  // namespace minipipe::core

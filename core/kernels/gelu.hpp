@@ -12,7 +12,7 @@ void gelu_forward(const ExecutionSpace& space, Vector<T> out, ConstVector<T> inp
 // values += bias in each row, out = gelu(values): bias_add and gelu_forward in one pass, with the same result to the last bit.
 // values and out [R, C], bias [C]; out must not be values.
 template <class T>
-void bias_gelu_forward(const ExecutionSpace& space, Matrix<T> out, Matrix<T> values, ConstVector<T> bias);
+void bias_gelu_forward(const ExecutionSpace& space, Matrix<T> out, Matrix<T> values, ConstVector<Compute<T>> bias);
 
 // input_gradient = output_gradient gelu'(input); input_gradient may be output_gradient.
 template <class T>

@@ -7,8 +7,9 @@
 namespace minipipe::core {
 
 template <class T>
-void layer_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> mean, Vector<T> rstd, ConstMatrix<T> input,
-                        ConstVector<T> gamma, ConstVector<T> beta, T epsilon) {
+void layer_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Compute<T>> mean, Vector<Compute<T>> rstd,
+                        ConstMatrix<T> input, ConstVector<Compute<T>> gamma, ConstVector<Compute<T>> beta, Compute<T> epsilon) {
+  using C = Compute<T>;
   const std::int64_t rows = extent(input, 0), columns = extent(input, 1);
   require_shape(extent(out, 0) == rows && extent(out, 1) == columns && extent(mean, 0) == rows && extent(rstd, 0) == rows &&
                     extent(gamma, 0) == columns && extent(beta, 0) == columns,
@@ -17,12 +18,13 @@ void layer_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> me
       "minipipe::layer_norm::forward", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         const T* x = row_pointer(input, row);
         T* y = row_pointer(out, row);
-        const T* g = gamma.data();
-        const T* b = beta.data();
-        const T m = row_sum<T>(member, columns, [=](const std::int64_t c) { return x[c]; }) / static_cast<T>(columns);
+        const C* g = gamma.data();
+        const C* b = beta.data();
+        const C m =
+            row_sum<C>(member, columns, [=](const std::int64_t c) { return static_cast<C>(x[c]); }) / static_cast<C>(columns);
         // The sum of squared differences, not of squares: no cancellation when the mean is large.
-        const T squares = row_sum<T>(member, columns, [=](const std::int64_t c) { return (x[c] - m) * (x[c] - m); });
-        const T r = T(1) / square_root(squares / static_cast<T>(columns) + epsilon);
+        const C squares = row_sum<C>(member, columns, [=](const std::int64_t c) { return (x[c] - m) * (x[c] - m); });
+        const C r = C(1) / square_root(squares / static_cast<C>(columns) + epsilon);
         row_for(member, columns, [=](const std::int64_t c) { y[c] = (x[c] - m) * r * g[c] + b[c]; });
         row_for(member, 1, [=](const std::int64_t) {
           mean(row) = m;
@@ -33,8 +35,9 @@ void layer_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> me
 
 template <class T>
 void layer_norm_backward_input(const ExecutionSpace& space, Matrix<T> input_gradient, ConstMatrix<T> output_gradient,
-                               ConstMatrix<T> input, ConstVector<T> mean, ConstVector<T> rstd, ConstVector<T> gamma,
-                               bool accumulate) {
+                               ConstMatrix<T> input, ConstVector<Compute<T>> mean, ConstVector<Compute<T>> rstd,
+                               ConstVector<Compute<T>> gamma, bool accumulate) {
+  using C = Compute<T>;
   const std::int64_t rows = extent(input, 0), columns = extent(input, 1);
   require_shape(extent(input_gradient, 0) == rows && extent(input_gradient, 1) == columns &&
                     extent(output_gradient, 0) == rows && extent(output_gradient, 1) == columns && extent(mean, 0) == rows &&
@@ -45,16 +48,16 @@ void layer_norm_backward_input(const ExecutionSpace& space, Matrix<T> input_grad
       "minipipe::layer_norm::backward_input", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         const T* x = row_pointer(input, row);
         const T* dy = row_pointer(output_gradient, row);
-        const T* g = gamma.data();
+        const C* g = gamma.data();
         T* dx = row_pointer(input_gradient, row);
-        const T m = mean(row), r = rstd(row);
-        const T along_one =
-            row_sum<T>(member, columns, [=](const std::int64_t c) { return g[c] * dy[c]; }) / static_cast<T>(columns);
-        const T along_x = row_sum<T>(member, columns, [=](const std::int64_t c) { return g[c] * dy[c] * ((x[c] - m) * r); }) /
-                          static_cast<T>(columns);
+        const C m = mean(row), r = rstd(row);
+        const C along_one =
+            row_sum<C>(member, columns, [=](const std::int64_t c) { return g[c] * dy[c]; }) / static_cast<C>(columns);
+        const C along_x = row_sum<C>(member, columns, [=](const std::int64_t c) { return g[c] * dy[c] * ((x[c] - m) * r); }) /
+                          static_cast<C>(columns);
         if (accumulate) {
           row_for(member, columns,
-                  [=](const std::int64_t c) { dx[c] += r * (g[c] * dy[c] - along_one - (x[c] - m) * r * along_x); });
+                  [=](const std::int64_t c) { dx[c] = dx[c] + r * (g[c] * dy[c] - along_one - (x[c] - m) * r * along_x); });
         } else {
           row_for(member, columns,
                   [=](const std::int64_t c) { dx[c] = r * (g[c] * dy[c] - along_one - (x[c] - m) * r * along_x); });
@@ -63,9 +66,10 @@ void layer_norm_backward_input(const ExecutionSpace& space, Matrix<T> input_grad
 }
 
 template <class T>
-void layer_norm_backward_parameters(const ExecutionSpace& space, Vector<T> gamma_gradient, Vector<T> beta_gradient,
-                                    ConstMatrix<T> output_gradient, ConstMatrix<T> input, ConstVector<T> mean,
-                                    ConstVector<T> rstd) {
+void layer_norm_backward_parameters(const ExecutionSpace& space, Vector<Compute<T>> gamma_gradient,
+                                    Vector<Compute<T>> beta_gradient, ConstMatrix<T> output_gradient, ConstMatrix<T> input,
+                                    ConstVector<Compute<T>> mean, ConstVector<Compute<T>> rstd) {
+  using C = Compute<T>;
   const std::int64_t rows = extent(input, 0), columns = extent(input, 1);
   require_shape(extent(output_gradient, 0) == rows && extent(output_gradient, 1) == columns && extent(mean, 0) == rows &&
                     extent(rstd, 0) == rows && extent(gamma_gradient, 0) == columns && extent(beta_gradient, 0) == columns,
@@ -75,14 +79,15 @@ void layer_norm_backward_parameters(const ExecutionSpace& space, Vector<T> gamma
       KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
         const T* x = input.data() + first;
         const T* dy = output_gradient.data() + first;
-        T sums[column_group];
+        C sums[column_group];
         sum_rows(sums, rows, width, [=](const std::int64_t row, const std::int64_t j) {
           return dy[row * columns + j] * ((x[row * columns + j] - mean(row)) * rstd(row));
         });
         for (std::int64_t j = 0; j < width; ++j) {
           gamma_gradient(first + j) += sums[j];
         }
-        sum_rows(sums, rows, width, [=](const std::int64_t row, const std::int64_t j) { return dy[row * columns + j]; });
+        sum_rows(sums, rows, width,
+                 [=](const std::int64_t row, const std::int64_t j) { return static_cast<C>(dy[row * columns + j]); });
         for (std::int64_t j = 0; j < width; ++j) {
           beta_gradient(first + j) += sums[j];
         }
@@ -90,13 +95,15 @@ void layer_norm_backward_parameters(const ExecutionSpace& space, Vector<T> gamma
 }
 
 #define MINIPIPE_INSTANTIATE(T)                                                                                                \
-  template void layer_norm_forward<T>(const ExecutionSpace&, Matrix<T>, Vector<T>, Vector<T>, ConstMatrix<T>, ConstVector<T>,  \
-                                      ConstVector<T>, T);                                                                      \
-  template void layer_norm_backward_input<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, ConstMatrix<T>, ConstVector<T>, \
-                                             ConstVector<T>, ConstVector<T>, bool);                                            \
-  template void layer_norm_backward_parameters<T>(const ExecutionSpace&, Vector<T>, Vector<T>, ConstMatrix<T>, ConstMatrix<T>, \
-                                                  ConstVector<T>, ConstVector<T>);
+  template void layer_norm_forward<T>(const ExecutionSpace&, Matrix<T>, Vector<Compute<T>>, Vector<Compute<T>>,                \
+                                      ConstMatrix<T>, ConstVector<Compute<T>>, ConstVector<Compute<T>>, Compute<T>);           \
+  template void layer_norm_backward_input<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, ConstMatrix<T>,                 \
+                                             ConstVector<Compute<T>>, ConstVector<Compute<T>>, ConstVector<Compute<T>>, bool); \
+  template void layer_norm_backward_parameters<T>(const ExecutionSpace&, Vector<Compute<T>>, Vector<Compute<T>>,               \
+                                                  ConstMatrix<T>, ConstMatrix<T>, ConstVector<Compute<T>>,                     \
+                                                  ConstVector<Compute<T>>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 
 }  // namespace minipipe::core

@@ -7,8 +7,9 @@
 namespace minipipe::core {
 
 template <class T>
-void rms_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> rstd, ConstMatrix<T> input, ConstVector<T> gamma,
-                      T epsilon) {
+void rms_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Compute<T>> rstd, ConstMatrix<T> input,
+                      ConstVector<Compute<T>> gamma, Compute<T> epsilon) {
+  using C = Compute<T>;
   const std::int64_t rows = extent(input, 0), columns = extent(input, 1);
   require_shape(extent(out, 0) == rows && extent(out, 1) == columns && extent(rstd, 0) == rows && extent(gamma, 0) == columns,
                 "rms_norm_forward");
@@ -16,9 +17,9 @@ void rms_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> rstd
       "minipipe::rms_norm::forward", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         const T* x = row_pointer(input, row);
         T* y = row_pointer(out, row);
-        const T* g = gamma.data();
-        const T squares = row_sum<T>(member, columns, [=](const std::int64_t c) { return x[c] * x[c]; });
-        const T r = T(1) / square_root(squares / static_cast<T>(columns) + epsilon);
+        const C* g = gamma.data();
+        const C squares = row_sum<C>(member, columns, [=](const std::int64_t c) { return x[c] * x[c]; });
+        const C r = C(1) / square_root(squares / static_cast<C>(columns) + epsilon);
         row_for(member, columns, [=](const std::int64_t c) { y[c] = x[c] * r * g[c]; });
         row_for(member, 1, [=](const std::int64_t) { rstd(row) = r; });
       });
@@ -26,7 +27,9 @@ void rms_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> rstd
 
 template <class T>
 void rms_norm_backward_input(const ExecutionSpace& space, Matrix<T> input_gradient, ConstMatrix<T> output_gradient,
-                             ConstMatrix<T> input, ConstVector<T> rstd, ConstVector<T> gamma, bool accumulate) {
+                             ConstMatrix<T> input, ConstVector<Compute<T>> rstd, ConstVector<Compute<T>> gamma,
+                             bool accumulate) {
+  using C = Compute<T>;
   const std::int64_t rows = extent(input, 0), columns = extent(input, 1);
   require_shape(extent(input_gradient, 0) == rows && extent(input_gradient, 1) == columns &&
                     extent(output_gradient, 0) == rows && extent(output_gradient, 1) == columns && extent(rstd, 0) == rows &&
@@ -37,13 +40,13 @@ void rms_norm_backward_input(const ExecutionSpace& space, Matrix<T> input_gradie
       "minipipe::rms_norm::backward_input", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         const T* x = row_pointer(input, row);
         const T* dy = row_pointer(output_gradient, row);
-        const T* g = gamma.data();
+        const C* g = gamma.data();
         T* dx = row_pointer(input_gradient, row);
-        const T r = rstd(row);
-        const T along_x = row_sum<T>(member, columns, [=](const std::int64_t c) { return g[c] * dy[c] * (x[c] * r); }) /
-                          static_cast<T>(columns);
+        const C r = rstd(row);
+        const C along_x = row_sum<C>(member, columns, [=](const std::int64_t c) { return g[c] * dy[c] * (x[c] * r); }) /
+                          static_cast<C>(columns);
         if (accumulate) {
-          row_for(member, columns, [=](const std::int64_t c) { dx[c] += r * (g[c] * dy[c] - x[c] * r * along_x); });
+          row_for(member, columns, [=](const std::int64_t c) { dx[c] = dx[c] + r * (g[c] * dy[c] - x[c] * r * along_x); });
         } else {
           row_for(member, columns, [=](const std::int64_t c) { dx[c] = r * (g[c] * dy[c] - x[c] * r * along_x); });
         }
@@ -51,8 +54,9 @@ void rms_norm_backward_input(const ExecutionSpace& space, Matrix<T> input_gradie
 }
 
 template <class T>
-void rms_norm_backward_parameters(const ExecutionSpace& space, Vector<T> gamma_gradient, ConstMatrix<T> output_gradient,
-                                  ConstMatrix<T> input, ConstVector<T> rstd) {
+void rms_norm_backward_parameters(const ExecutionSpace& space, Vector<Compute<T>> gamma_gradient,
+                                  ConstMatrix<T> output_gradient, ConstMatrix<T> input, ConstVector<Compute<T>> rstd) {
+  using C = Compute<T>;
   const std::int64_t rows = extent(input, 0), columns = extent(input, 1);
   require_shape(extent(output_gradient, 0) == rows && extent(output_gradient, 1) == columns && extent(rstd, 0) == rows &&
                     extent(gamma_gradient, 0) == columns,
@@ -62,7 +66,7 @@ void rms_norm_backward_parameters(const ExecutionSpace& space, Vector<T> gamma_g
       KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
         const T* x = input.data() + first;
         const T* dy = output_gradient.data() + first;
-        T sums[column_group];
+        C sums[column_group];
         sum_rows(sums, rows, width, [=](const std::int64_t row, const std::int64_t j) {
           return dy[row * columns + j] * (x[row * columns + j] * rstd(row));
         });
@@ -72,13 +76,15 @@ void rms_norm_backward_parameters(const ExecutionSpace& space, Vector<T> gamma_g
       });
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                                                              \
-  template void rms_norm_forward<T>(const ExecutionSpace&, Matrix<T>, Vector<T>, ConstMatrix<T>, ConstVector<T>, T);         \
-  template void rms_norm_backward_input<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, ConstMatrix<T>, ConstVector<T>, \
-                                           ConstVector<T>, bool);                                                            \
-  template void rms_norm_backward_parameters<T>(const ExecutionSpace&, Vector<T>, ConstMatrix<T>, ConstMatrix<T>,            \
-                                                ConstVector<T>);
+#define MINIPIPE_INSTANTIATE(T)                                                                                            \
+  template void rms_norm_forward<T>(const ExecutionSpace&, Matrix<T>, Vector<Compute<T>>, ConstMatrix<T>,                  \
+                                    ConstVector<Compute<T>>, Compute<T>);                                                  \
+  template void rms_norm_backward_input<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, ConstMatrix<T>,               \
+                                           ConstVector<Compute<T>>, ConstVector<Compute<T>>, bool);                        \
+  template void rms_norm_backward_parameters<T>(const ExecutionSpace&, Vector<Compute<T>>, ConstMatrix<T>, ConstMatrix<T>, \
+                                                ConstVector<Compute<T>>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 
 }  // namespace minipipe::core

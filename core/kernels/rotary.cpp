@@ -27,7 +27,8 @@ void rotary_apply(const ExecutionSpace& space, Matrix<T> values, ConstMatrix<dou
                     extent(values, 0) % sequence == 0,
                 "rotary_apply");
   const std::int64_t heads = extent(values, 1) / depth;
-  const T direction = inverse ? T(-1) : T(1);
+  using C = Compute<T>;
+  const C direction = inverse ? C(-1) : C(1);
   for_rows(
       "minipipe::rotary::apply", space, extent(values, 0), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         const double* cosine = row_pointer(table, row % sequence);
@@ -36,8 +37,8 @@ void rotary_apply(const ExecutionSpace& space, Matrix<T> values, ConstMatrix<dou
           T* first = row_pointer(values, row) + h * depth;
           T* second = first + half;
           row_for(member, half, [=](const std::int64_t i) {
-            const T c = static_cast<T>(cosine[i]), s = direction * static_cast<T>(sine[i]);
-            const T a = first[i], b = second[i];
+            const C c = static_cast<C>(cosine[i]), s = direction * static_cast<C>(sine[i]);
+            const C a = first[i], b = second[i];
             first[i] = a * c - b * s;
             second[i] = b * c + a * s;
           });
@@ -46,6 +47,7 @@ void rotary_apply(const ExecutionSpace& space, Matrix<T> values, ConstMatrix<dou
 }
 
 template void rotary_apply<float>(const ExecutionSpace&, Matrix<float>, ConstMatrix<double>, std::int64_t, bool);
+template void rotary_apply<bf16>(const ExecutionSpace&, Matrix<bf16>, ConstMatrix<double>, std::int64_t, bool);
 template void rotary_apply<double>(const ExecutionSpace&, Matrix<double>, ConstMatrix<double>, std::int64_t, bool);
 
 }  // namespace minipipe::core

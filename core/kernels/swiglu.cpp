@@ -13,8 +13,10 @@ void swiglu_forward(const ExecutionSpace& space, Vector<T> out, ConstVector<T> g
   const T* g = gate.data();
   const T* u = up.data();
   for_elements(
-      "minipipe::swiglu::forward", space, extent(out, 0),
-      KOKKOS_LAMBDA(const std::int64_t i) { y[i] = g[i] / (T(1) + exponential(-g[i])) * u[i]; });
+      "minipipe::swiglu::forward", space, extent(out, 0), KOKKOS_LAMBDA(const std::int64_t i) {
+        const Compute<T> x = g[i];
+        y[i] = x / (Compute<T>(1) + exponential(-x)) * u[i];
+      });
 }
 
 template <class T>
@@ -24,6 +26,7 @@ void swiglu_backward(const ExecutionSpace& space, Vector<T> gate_gradient, Vecto
                     output_gradient.extent(0) == gate.extent(0) && up.extent(0) == gate.extent(0) &&
                     (gate_gradient.data() != output_gradient.data() || gate.size() == 0),
                 "swiglu_backward");
+  using C = Compute<T>;
   T* dg = gate_gradient.data();
   T* du = up_gradient.data();
   const T* dy = output_gradient.data();
@@ -31,10 +34,10 @@ void swiglu_backward(const ExecutionSpace& space, Vector<T> gate_gradient, Vecto
   const T* u = up.data();
   for_elements(
       "minipipe::swiglu::backward", space, extent(gate, 0), KOKKOS_LAMBDA(const std::int64_t i) {
-        const T gradient = dy[i];
-        const T sigmoid = T(1) / (T(1) + exponential(-g[i]));
-        dg[i] = gradient * u[i] * sigmoid * (1 + g[i] * (1 - sigmoid));
-        du[i] = gradient * g[i] * sigmoid;
+        const C gradient = dy[i], x = g[i];
+        const C sigmoid = C(1) / (C(1) + exponential(-x));
+        dg[i] = gradient * u[i] * sigmoid * (1 + x * (1 - sigmoid));
+        du[i] = gradient * x * sigmoid;
       });
 }
 
@@ -43,5 +46,6 @@ void swiglu_backward(const ExecutionSpace& space, Vector<T> gate_gradient, Vecto
   template void swiglu_backward<T>(const ExecutionSpace&, Vector<T>, Vector<T>, ConstVector<T>, ConstVector<T>, ConstVector<T>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 
 }  // namespace minipipe::core

@@ -65,8 +65,8 @@ KOKKOS_INLINE_FUNCTION void tile_multiply(const TeamMember& team, int rows, T* c
 
 // tile[i][d] = factor source[i][d], zero where i >= rows or d >= depth.
 template <class T>
-KOKKOS_INLINE_FUNCTION void load_tile(const TeamMember& team, T* tile, int padded_rows, int padded_depth, const T* source,
-                                      std::int64_t stride, int rows, int depth, T factor) {
+KOKKOS_INLINE_FUNCTION void load_tile(const TeamMember& team, Compute<T>* tile, int padded_rows, int padded_depth,
+                                      const T* source, std::int64_t stride, int rows, int depth, Compute<T> factor) {
   Kokkos::parallel_for(Kokkos::TeamThreadRange(team, padded_rows), [&](const int i) {
     const int filled = i < rows ? depth : 0;
     for (int d = 0; d < filled; ++d) {
@@ -81,11 +81,11 @@ KOKKOS_INLINE_FUNCTION void load_tile(const TeamMember& team, T* tile, int padde
 
 // tile[d][j] = source[j][d], zero where j >= rows; tile is depth x width.
 template <class T>
-KOKKOS_INLINE_FUNCTION void load_transposed(const TeamMember& team, T* tile, int width, const T* source, std::int64_t stride,
-                                            int rows, int depth) {
+KOKKOS_INLINE_FUNCTION void load_transposed(const TeamMember& team, Compute<T>* tile, int width, const T* source,
+                                            std::int64_t stride, int rows, int depth) {
   Kokkos::parallel_for(Kokkos::TeamThreadRange(team, width), [&](const int j) {
     for (int d = 0; d < depth; ++d) {
-      tile[d * width + j] = j < rows ? source[j * stride + d] : T(0);
+      tile[d * width + j] = j < rows ? static_cast<Compute<T>>(source[j * stride + d]) : Compute<T>(0);
     }
   });
   team.team_barrier();

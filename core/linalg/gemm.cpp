@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "core/linalg/gemm_bf16.hpp"
 #include "core/types/region.hpp"
 #include "schedules/error.hpp"
 #ifdef MINIPIPE_HAVE_ONEDNN
@@ -47,19 +48,22 @@ void kokkos_gemm(const ExecutionSpace& space, const char* a_form, const char* b_
 
 }  // namespace
 
-template <class T>
-void gemm(const ExecutionSpace& space, bool transpose_a, bool transpose_b, T alpha, ConstMatrix<T> a, ConstMatrix<T> b, T beta,
-          Matrix<T> c) {
+template <class T, class Out>
+void gemm(const ExecutionSpace& space, bool transpose_a, bool transpose_b, Compute<T> alpha, ConstMatrix<T> a, ConstMatrix<T> b,
+          Compute<T> beta, Matrix<std::type_identity_t<Out>> c) {
   const auto rows = [](const ConstMatrix<T>& x, bool transpose) {
     return static_cast<std::int64_t>(x.extent(transpose ? 1 : 0));
   };
   const std::int64_t m = rows(a, transpose_a), k = rows(a, !transpose_a), n = rows(b, !transpose_b);
-  if (rows(b, transpose_b) != k || rows(c, false) != m || rows(c, true) != n) {
+  const auto c_rows = static_cast<std::int64_t>(c.extent(0)), c_columns = static_cast<std::int64_t>(c.extent(1));
+  if (rows(b, transpose_b) != k || c_rows != m || c_columns != n) {
     throw RunError("gemm: op(a) is " + std::to_string(m) + " x " + std::to_string(k) + ", op(b) " +
-                   std::to_string(rows(b, transpose_b)) + " x " + std::to_string(n) + ", c " + std::to_string(rows(c, false)) +
-                   " x " + std::to_string(rows(c, true)));
+                   std::to_string(rows(b, transpose_b)) + " x " + std::to_string(n) + ", c " + std::to_string(c_rows) + " x " +
+                   std::to_string(c_columns));
   }
-  if constexpr (std::is_same_v<T, float> && on_host && have_onednn) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    gemm_bf16<Out>(space, transpose_a, transpose_b, alpha, a, b, beta, c);
+  } else if constexpr (std::is_same_v<T, float> && on_host && have_onednn) {
     const Region region("minipipe::gemm::onednn");
     onednn_gemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, b, beta, c);
   } else {
@@ -72,8 +76,8 @@ template <class T>
 double measure_gemm_rate(const ExecutionSpace& space, std::int64_t m, std::int64_t n, std::int64_t k) {
   const OwnedMatrix<T> a("minipipe::gemm::rate_a", m, k), b("minipipe::gemm::rate_b", n, k), c("minipipe::gemm::rate_c", m, n);
   // Zeros may run at a higher clock than data.
-  Kokkos::deep_copy(a, T(1.25));
-  Kokkos::deep_copy(b, T(0.75));
+  Kokkos::deep_copy(a, T(1.25F));
+  Kokkos::deep_copy(b, T(0.75F));
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   double best = std::numeric_limits<double>::infinity();
   double spent = 0;
@@ -81,7 +85,7 @@ double measure_gemm_rate(const ExecutionSpace& space, std::int64_t m, std::int64
   for (int i = 0; i < 6 || (spent < 0.2 && i < 1000); ++i) {
     fence(space, "before the clock starts");
     const Kokkos::Timer timer;
-    gemm<T>(space, false, true, T(1), a, b, T(0), c);
+    gemm<T>(space, false, true, 1, a, b, 0, c);
     fence(space, "before the clock is read");
     const double seconds = timer.seconds();
     spent += seconds;
@@ -90,10 +94,17 @@ double measure_gemm_rate(const ExecutionSpace& space, std::int64_t m, std::int64
   return flops / best * 1e-9;
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                                              \
-  template void gemm<T>(const ExecutionSpace&, bool, bool, T, ConstMatrix<T>, ConstMatrix<T>, T, Matrix<T>); \
-  template double measure_gemm_rate<T>(const ExecutionSpace&, std::int64_t, std::int64_t, std::int64_t);
-MINIPIPE_INSTANTIATE(float)
-MINIPIPE_INSTANTIATE(double)
+#define MINIPIPE_INSTANTIATE(T, Out)                                                                                    \
+  template void gemm<T, Out>(const ExecutionSpace&, bool, bool, Compute<T>, ConstMatrix<T>, ConstMatrix<T>, Compute<T>, \
+                             Matrix<Out>);
+MINIPIPE_INSTANTIATE(float, float)
+MINIPIPE_INSTANTIATE(double, double)
+MINIPIPE_INSTANTIATE(bf16, bf16)
+MINIPIPE_INSTANTIATE(bf16, float)
+#undef MINIPIPE_INSTANTIATE
+
+template double measure_gemm_rate<float>(const ExecutionSpace&, std::int64_t, std::int64_t, std::int64_t);
+template double measure_gemm_rate<double>(const ExecutionSpace&, std::int64_t, std::int64_t, std::int64_t);
+template double measure_gemm_rate<bf16>(const ExecutionSpace&, std::int64_t, std::int64_t, std::int64_t);
 
 }  // namespace minipipe::core

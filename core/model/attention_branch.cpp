@@ -33,6 +33,12 @@ Qkv<T> qkv_of(const LayerContext& context, const QkvMaps<Place>& places, const B
   return {columns_of<T>(matrix(0)), columns_of<T>(matrix(1)), columns_of<T>(matrix(2))};
 }
 
+template <class T>
+Matrix<Compute<T>> query_sums(const AttentionGradients& work, const BlockMemory<T>& memory, int width) {
+  if constexpr (std::is_same_v<T, Compute<T>>) return {};
+  return memory.wide_matrix(work.query_sums, width);
+}
+
 // Queries and keys turn to their positions, or back.
 template <class T>
 void rotate(const LayerContext& context, const QkvMaps<Place>& places, const BlockMemory<T>& memory, bool inverse) {
@@ -67,7 +73,7 @@ AttentionActivations attention_activations(BlockLayout& layout, const ModelConfi
   const QkvWidths z = qkv_widths(model);
   for (int map = 0; map < z.maps; ++map) at.qkv[map] = layout.take(until_inputs, rows * z.width[map]);
   at.context = layout.take(until_weights, rows * model.width);
-  at.logsumexp = layout.take(until_inputs, logsumexp_size(model, shape));
+  at.logsumexp = layout.take_wide(until_inputs, logsumexp_size(model, shape));
   return at;
 }
 
@@ -78,6 +84,7 @@ AttentionGradients attention_gradients(BlockLayout& layout, const ModelConfig& m
   const QkvWidths z = qkv_widths(model);
   for (int map = 0; map < z.maps; ++map) at.qkv[map] = layout.take(Lifetime::pending, rows * z.width[map]);
   at.projection = layout.take(Lifetime::pending, rows * model.width);
+  if (layout.per_wide > 1) at.query_sums = layout.take_wide(Lifetime::passing, rows * model.width);
   return at;
 }
 
@@ -121,7 +128,7 @@ void attention_branch_backward_input(const LayerContext& context, int block, con
   attention_backward<T>(space, qkv_of<T>(context, work.qkv, memory), norm_gradient, qkv_of<T>(context, at.qkv, memory),
                         memory.matrix(at.context, width),
                         memory.vector(at.logsumexp, logsumexp_size(context.model, context.shape)), attention_shape(context),
-                        context.dropout(attention_dropout(block)));
+                        context.dropout(attention_dropout(block)), query_sums<T>(work, memory, width));
   rotate<T>(context, work.qkv, memory, true);
   const QkvWidths z = qkv_widths(context.model);
   for (int map = 0; map < z.maps; ++map) {
@@ -132,7 +139,7 @@ void attention_branch_backward_input(const LayerContext& context, int block, con
 }
 
 template <class T>
-void attention_branch_backward_weight(const LayerContext& context, const AttentionTensors<T>& gradients,
+void attention_branch_backward_weight(const LayerContext& context, const AttentionTensors<Compute<T>>& gradients,
                                       const AttentionActivations& at, const AttentionGradients& work,
                                       const BlockMemory<T>& memory) {
   const int width = context.model.width;
@@ -156,11 +163,12 @@ void attention_branch_backward_weight(const LayerContext& context, const Attenti
   template void attention_branch_backward_input<T>(const LayerContext&, int, const AttentionTensors<T>&,                       \
                                                    const AttentionActivations&, const AttentionGradients&,                     \
                                                    const BlockMemory<T>&, Matrix<T>);                                          \
-  template void attention_branch_backward_weight<T>(const LayerContext&, const AttentionTensors<T>&,                           \
+  template void attention_branch_backward_weight<T>(const LayerContext&, const AttentionTensors<Compute<T>>&,                  \
                                                     const AttentionActivations&, const AttentionGradients&,                    \
                                                     const BlockMemory<T>&);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 #undef MINIPIPE_INSTANTIATE
 
 }  // namespace minipipe::core

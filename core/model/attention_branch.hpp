@@ -11,7 +11,7 @@
 
 namespace minipipe::core {
 
-// The first half of a block: out = input + dropout(projection(attention(norm(input)))). T is float or double.
+// The first half of a block: out = input + dropout(projection(attention(norm(input)))).
 
 // Projections from the norm's output to query, key and value: one of 3C features (fused), or C, G D and G D. D = C / H features
 // per head, G key-value heads.
@@ -28,7 +28,7 @@ struct AttentionTensors {
 template <class T>
 AttentionTensors<T> attention_tensors(TensorCursor<T>& next);
 
-// Per row 3 C + 2 G D + H + 1 floats beside the input; with LayerNorm one more.
+// Per row 3 C + 2 G D elements beside the input, and H + 1 wide ones; with LayerNorm one more.
 struct AttentionActivations {
   Place input;               // [R, C]: written by whoever comes before
   NormPlaces norm;           // its output [R, C]
@@ -43,6 +43,7 @@ struct AttentionGradients {
   Place norm;          // [R, C]
   QkvMaps<Place> qkv;  // [R, features]
   Place projection;    // [R, C]
+  Place query_sums;    // [R, C], wide: where activations are stored narrower than they are computed
 };
 AttentionGradients attention_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape);
 
@@ -63,7 +64,7 @@ void attention_branch_backward_input(const LayerContext& context, int block, con
 
 // Adds to the parameters' gradients, from the slot and the workspace alone.
 template <class T>
-void attention_branch_backward_weight(const LayerContext& context, const AttentionTensors<T>& gradients,
+void attention_branch_backward_weight(const LayerContext& context, const AttentionTensors<Compute<T>>& gradients,
                                       const AttentionActivations& at, const AttentionGradients& work,
                                       const BlockMemory<T>& memory);
 

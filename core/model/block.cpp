@@ -48,7 +48,7 @@ void block_backward_input(const LayerContext& context, int block, const BlockTen
 }
 
 template <class T>
-void block_backward_weight(const LayerContext& context, const BlockTensors<T>& gradients, const BlockActivations& at,
+void block_backward_weight(const LayerContext& context, const BlockTensors<Compute<T>>& gradients, const BlockActivations& at,
                            const BlockGradients& work, const BlockMemory<T>& memory) {
   if (at.share.mlp_trained) mlp_branch_backward_weight<T>(context, gradients.mlp, at.mlp, work.mlp, memory);
   if (at.share.attention_trained) {
@@ -56,15 +56,16 @@ void block_backward_weight(const LayerContext& context, const BlockTensors<T>& g
   }
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                                                    \
-  template void block_forward<T>(const LayerContext&, int, const BlockTensors<T>&, const BlockActivations&,        \
-                                 const BlockMemory<T>&, Matrix<T>);                                                \
-  template void block_backward_input<T>(const LayerContext&, int, const BlockTensors<T>&, const BlockActivations&, \
-                                        const BlockGradients&, const BlockMemory<T>&, Matrix<T>);                  \
-  template void block_backward_weight<T>(const LayerContext&, const BlockTensors<T>&, const BlockActivations&,     \
+#define MINIPIPE_INSTANTIATE(T)                                                                                         \
+  template void block_forward<T>(const LayerContext&, int, const BlockTensors<T>&, const BlockActivations&,             \
+                                 const BlockMemory<T>&, Matrix<T>);                                                     \
+  template void block_backward_input<T>(const LayerContext&, int, const BlockTensors<T>&, const BlockActivations&,      \
+                                        const BlockGradients&, const BlockMemory<T>&, Matrix<T>);                       \
+  template void block_backward_weight<T>(const LayerContext&, const BlockTensors<Compute<T>>&, const BlockActivations&, \
                                          const BlockGradients&, const BlockMemory<T>&);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 #undef MINIPIPE_INSTANTIATE
 
 }  // namespace minipipe::core

@@ -5,8 +5,7 @@
 
 namespace minipipe::core {
 
-// Pre-norm transformer block: the attention branch, then the MLP branch. `block` is its number in the unsplit model. T is float
-// or double.
+// Pre-norm transformer block: the attention branch, then the MLP branch. `block` is its number in the unsplit model.
 template <class T>
 struct BlockTensors {
   AttentionTensors<T> attention;
@@ -58,7 +57,7 @@ void block_backward_input(const LayerContext& context, int block, const BlockTen
 
 // Adds to the parameters' gradients, from the slot and the workspace alone.
 template <class T>
-void block_backward_weight(const LayerContext& context, const BlockTensors<T>& gradients, const BlockActivations& at,
+void block_backward_weight(const LayerContext& context, const BlockTensors<Compute<T>>& gradients, const BlockActivations& at,
                            const BlockGradients& work, const BlockMemory<T>& memory);
 
 }  // namespace minipipe::core

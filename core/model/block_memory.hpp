@@ -14,7 +14,8 @@ enum class Lifetime {
   passing   // within one pass of one block: in scratch memory that all blocks share
 };
 
-// Where an array lies: floats from the start of that memory.
+// Where an array lies: wide elements from the start of that memory. A wide element is a Compute<T> if T is the type in which
+// activations are stored.
 struct Place {
   Lifetime lifetime = Lifetime::kept;
   std::size_t offset = 0;
@@ -23,25 +24,40 @@ struct Place {
 // Hands out places; copies of a layout that go on from the same point lie on each other.
 struct BlockLayout {
   Layout slot, workspace, scratch;
+  std::size_t per_wide = 1;  // elements of type T in a wide one
 
-  Place take(Lifetime lifetime, std::size_t floats) {
+  // For so many elements of type T, and for so many wide ones.
+  Place take(Lifetime lifetime, std::size_t elements) { return take_wide(lifetime, (elements + per_wide - 1) / per_wide); }
+  Place take_wide(Lifetime lifetime, std::size_t elements) {
     Layout& layout = lifetime == Lifetime::kept ? slot : lifetime == Lifetime::pending ? workspace : scratch;
-    return {lifetime, layout.take(floats)};
+    return {lifetime, layout.take(elements)};
   }
 };
+template <class T>
+inline constexpr std::size_t elements_per_wide = sizeof(Compute<T>) / sizeof(T);
+
+// A matrix of type T in memory of wide elements.
+template <class T>
+Matrix<T> matrix_in(const Vector<Compute<T>>& memory, std::size_t offset, std::int64_t rows, std::int64_t columns) {
+  return Matrix<T>(reinterpret_cast<T*>(memory.data() + offset), static_cast<std::size_t>(rows),
+                   static_cast<std::size_t>(columns));
+}
 
 // The three memories in a pass of one microbatch.
 template <class T>
 struct BlockMemory {
-  Vector<T> slot, workspace, scratch;
+  Vector<Compute<T>> slot, workspace, scratch;
   int rows = 0;  // of the microbatch
 
-  const Vector<T>& of(Place place) const {
+  const Vector<Compute<T>>& of(Place place) const {
     return place.lifetime == Lifetime::kept ? slot : place.lifetime == Lifetime::pending ? workspace : scratch;
   }
-  Vector<T> vector(Place place, std::int64_t count) const { return slice<T>(of(place), place.offset, count); }
-  Vector<T> by_row(Place place) const { return vector(place, rows); }
-  Matrix<T> matrix(Place place, int columns) const { return slice_matrix<T>(of(place), place.offset, rows, columns); }
+  Vector<Compute<T>> vector(Place place, std::int64_t count) const { return slice(of(place), place.offset, count); }
+  Vector<Compute<T>> by_row(Place place) const { return vector(place, rows); }
+  Matrix<Compute<T>> wide_matrix(Place place, int columns) const {
+    return slice_matrix(of(place), place.offset, rows, columns);
+  }
+  Matrix<T> matrix(Place place, int columns) const { return matrix_in<T>(of(place), place.offset, rows, columns); }
 };
 
 }  // namespace minipipe::core

@@ -6,7 +6,7 @@
 namespace minipipe::core {
 
 // Token embedding, position table (if the family has one) and dropout: the first layer. It keeps no floats: tokens [B, T] stay
-// in the slot. T is float or double.
+// in the slot.
 template <class T>
 struct EmbeddingTensors {
   Matrix<T> tokens;     // [V, C]
@@ -21,7 +21,7 @@ void embedding_layer_forward(const LayerContext& context, const EmbeddingTensors
 // There is no input to differentiate for: this is the weight half. Adds to the gradients; `output_gradient` [B*T, C] is used
 // up.
 template <class T>
-void embedding_layer_backward_weight(const LayerContext& context, const EmbeddingTensors<T>& gradients,
+void embedding_layer_backward_weight(const LayerContext& context, const EmbeddingTensors<Compute<T>>& gradients,
                                      ConstMatrix<std::int32_t> tokens, Matrix<T> output_gradient);
 
 }  // namespace minipipe::core

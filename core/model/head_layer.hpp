@@ -7,7 +7,7 @@
 
 namespace minipipe::core {
 
-// Final norm, linear layer to the vocabulary and cross-entropy. T is float or double.
+// Final norm, linear layer to the vocabulary and cross-entropy.
 template <class T>
 struct HeadTensors {
   NormTensors<T> norm;
@@ -32,34 +32,34 @@ void head_norm(const LayerContext& context, const HeadTensors<T>& weights, const
                const BlockMemory<T>& memory);
 template <class T>
 void head_losses(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
-                 const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, Vector<T> losses);
+                 const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, Vector<Compute<T>> losses);
 template <class T>
 void head_forward(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
-                  const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, Vector<T> losses);
+                  const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, Vector<Compute<T>> losses);
 
 // Gradient of loss_scale times the sum of the losses. The first part writes the place `norm_gradient` and, again, losses, the
 // second one gradient [R, C].
 template <class T>
 void head_backward_logits(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
-                          Place norm_gradient, const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, T loss_scale,
-                          Vector<T> losses);
+                          Place norm_gradient, const BlockMemory<T>& memory, ConstVector<std::int32_t> targets,
+                          Compute<T> loss_scale, Vector<Compute<T>> losses);
 template <class T>
 void head_backward_norm(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
                         Place norm_gradient, const BlockMemory<T>& memory, Matrix<T> gradient);
 template <class T>
 void head_backward_input(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
-                         Place norm_gradient, const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, T loss_scale,
-                         Matrix<T> gradient, Vector<T> losses);
+                         Place norm_gradient, const BlockMemory<T>& memory, ConstVector<std::int32_t> targets,
+                         Compute<T> loss_scale, Matrix<T> gradient, Vector<Compute<T>> losses);
 
 // Add to the parameters' gradients, from the slot and the workspace alone.
 template <class T>
-void head_matrix_backward_weight(const LayerContext& context, const HeadTensors<T>& gradients, const HeadActivations& at,
-                                 const BlockMemory<T>& memory);
+void head_matrix_backward_weight(const LayerContext& context, const HeadTensors<Compute<T>>& gradients,
+                                 const HeadActivations& at, const BlockMemory<T>& memory);
 template <class T>
-void head_norm_backward_weight(const LayerContext& context, const HeadTensors<T>& gradients, const HeadActivations& at,
+void head_norm_backward_weight(const LayerContext& context, const HeadTensors<Compute<T>>& gradients, const HeadActivations& at,
                                Place norm_gradient, const BlockMemory<T>& memory);
 template <class T>
-void head_backward_weight(const LayerContext& context, const HeadTensors<T>& gradients, const HeadActivations& at,
+void head_backward_weight(const LayerContext& context, const HeadTensors<Compute<T>>& gradients, const HeadActivations& at,
                           Place norm_gradient, const BlockMemory<T>& memory);
 
 }  // namespace minipipe::core

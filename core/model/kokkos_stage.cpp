@@ -6,7 +6,7 @@
 #include "core/kernels/rotary.hpp"
 #include "core/model/fence.hpp"
 #include "core/model/region.hpp"
-#include "core/model/stage_implementation.hpp"
+#include "core/model/stage_passes.hpp"
 #include "core/optim/pipemare.hpp"
 #include "schedules/error.hpp"
 
@@ -15,7 +15,7 @@ namespace minipipe::core {
 namespace {
 
 void check_messages(const char* name, const Matrix<float>& memory, bool needed, std::int64_t floats) {
-  if (needed && (memory.extent(0) == 0 || static_cast<std::int64_t>(memory.extent(1)) != floats)) {
+  if (needed && (memory.extent(0) == 0 || static_cast<std::int64_t>(memory.extent(1)) < floats)) {
     throw RunError(std::string("message memory ") + name + " has " + std::to_string(memory.extent(0)) + " slots of " +
                    std::to_string(memory.extent(1)) + " floats; slots of " + std::to_string(floats) + " are needed");
   }
@@ -38,19 +38,12 @@ KokkosStageOptions checked(const KokkosStageOptions& options) {
         "after "
         "an update; choose a schedule that uses the newest weights only, or parallel.mode = \"ddp\"");
   }
-  const std::int64_t floats = static_cast<std::int64_t>(options.shape.rows()) * options.model.width;
+  const std::int64_t floats = message_floats(options.model, options.shape, options.precision);
   check_messages("activation_in", options.messages.activation_in, !options.layers.embedding, floats);
   check_messages("gradient_out", options.messages.gradient_out, !options.layers.embedding, floats);
   check_messages("activation_out", options.messages.activation_out, !options.layers.head, floats);
   check_messages("gradient_in", options.messages.gradient_in, !options.layers.head, floats);
   return options;
-}
-
-template <class BufferOf>
-std::vector<Vector<float>> by_layer(const StageLayers& layers, const BufferOf& buffer_of) {
-  std::vector<Vector<float>> buffers;
-  for (int layer = 0; layer < StageLayerNumbers::count(layers); ++layer) buffers.push_back(buffer_of(layer));
-  return buffers;
 }
 
 }  // namespace
@@ -79,11 +72,6 @@ KokkosStage::Implementation::Implementation(const KokkosStageOptions& given, Bat
       squares("minipipe::model::gradient_squares", layout.squares),
       host_squares(Kokkos::create_mirror_view(squares)),
       context{.space = space, .model = options.model, .shape = options.shape, .seed = options.seed} {
-  for (int b = 0; b < versions.buffers(); ++b) {
-    const auto buffer_of = [&](int layer) { return b == 0 ? store.layer_weights(layer) : versions.buffer(b); };
-    weights.emplace_back(by_layer(options.layers, buffer_of), store.entries(), options.model, options.layers,
-                         computed_branches(layout.shares));
-  }
   if (layout.rotary > 0) {
     const auto table = slice_matrix<double>(rotary, 0, options.shape.sequence, head_size(options.model));
     rotary_table(space, table, rotary_base);
@@ -91,8 +79,13 @@ KokkosStage::Implementation::Implementation(const KokkosStageOptions& given, Bat
   }
 }
 
-KokkosStage::KokkosStage(const KokkosStageOptions& options, BatchSource& source)
-    : implementation_(std::make_unique<Implementation>(options, source)) {}
+KokkosStage::KokkosStage(const KokkosStageOptions& options, BatchSource& source) {
+  if (options.precision == Precision::bf16) {
+    implementation_ = std::make_unique<Passes<bf16>>(options, source);
+  } else {
+    implementation_ = std::make_unique<Passes<float>>(options, source);
+  }
+}
 
 KokkosStage::~KokkosStage() = default;
 
@@ -102,7 +95,7 @@ void KokkosStage::forward(std::int64_t microbatch, int slot, int input, int outp
   const Region region("minipipe::stage::forward");
   Implementation& m = *implementation_;
   m.begin(microbatch, true);
-  m.run_forward(m.source, slot, input, output, m.weights[m.versions.for_forward(microbatch, slot)]);
+  m.run_forward(m.source, slot, input, output, m.versions.for_forward(microbatch, slot));
   if (m.layers().head) m.losses.add(m.space, m.context.microbatch, m.counted, m.token_losses, m.sum_workspace);
 }
 
@@ -114,7 +107,7 @@ void KokkosStage::backward(std::int64_t microbatch, int slot, int gradient_input
   const Region region("minipipe::stage::backward");
   Implementation& m = *implementation_;
   m.begin(microbatch, true);
-  m.run_backward_input(slot, gradient_input, gradient_output, true, m.weights[m.versions.for_backward(microbatch, slot)]);
+  m.run_backward_input(slot, gradient_input, gradient_output, true, m.versions.for_backward(microbatch, slot));
 }
 
 void KokkosStage::backward_input(std::int64_t microbatch, int slot, int gradient_input, int gradient_output) {
@@ -122,7 +115,7 @@ void KokkosStage::backward_input(std::int64_t microbatch, int slot, int gradient
   const Region region("minipipe::stage::backward_input");
   Implementation& m = *implementation_;
   m.begin(microbatch, true);
-  m.run_backward_input(slot, gradient_input, gradient_output, false, m.weights[m.versions.for_backward(microbatch, slot)]);
+  m.run_backward_input(slot, gradient_input, gradient_output, false, m.versions.for_backward(microbatch, slot));
 }
 
 void KokkosStage::backward_weight(std::int64_t microbatch, int slot) {
@@ -208,7 +201,7 @@ StageBytes KokkosStage::bytes() const {
   bytes.parameters = stored.parameters;
   bytes.gradients = stored.gradients;
   bytes.optimizer = stored.optimizer + m.muon_memory.bytes();
-  bytes.weight_versions = m.versions.bytes();
+  bytes.weight_versions = m.versions.bytes() + m.copies_bytes();
   bytes.activations = m.activations.bytes() + m.integers.bytes() + m.workspaces.bytes() +
                       (m.scratch.size() + m.evaluation_memory.size() + m.token_losses.size()) * sizeof(float) +
                       m.losses.bytes() + (m.squares.size() + m.sum_workspace.size() + m.rotary.size()) * sizeof(double);

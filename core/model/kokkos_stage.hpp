@@ -94,6 +94,8 @@ class KokkosStage : public schedules::Stage {
 
  private:
   class Implementation;
+  template <class T>
+  class Passes;
   std::unique_ptr<Implementation> implementation_;
 };
 

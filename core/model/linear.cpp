@@ -7,30 +7,32 @@ namespace minipipe::core {
 
 template <class T>
 void linear_forward(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<T> input, ConstMatrix<T> weight,
-                    ConstVector<T> bias) {
-  gemm<T>(space, false, true, T(1), input, weight, T(0), out);
+                    ConstVector<Compute<T>> bias) {
+  gemm<T>(space, false, true, 1, input, weight, 0, out);
   if (bias.size() > 0) bias_add<T>(space, out, bias);
 }
 
 template <class T>
 void linear_backward_input(const ExecutionSpace& space, Matrix<T> input_gradient, ConstMatrix<T> output_gradient,
                            ConstMatrix<T> weight, bool accumulate) {
-  gemm<T>(space, false, false, T(1), output_gradient, weight, T(accumulate ? 1 : 0), input_gradient);
+  gemm<T>(space, false, false, 1, output_gradient, weight, accumulate ? 1 : 0, input_gradient);
 }
 
 template <class T>
-void linear_backward_weight(const ExecutionSpace& space, Matrix<T> weight_gradient, Vector<T> bias_gradient,
+void linear_backward_weight(const ExecutionSpace& space, Matrix<Compute<T>> weight_gradient, Vector<Compute<T>> bias_gradient,
                             ConstMatrix<T> output_gradient, ConstMatrix<T> input) {
-  gemm<T>(space, true, false, T(1), output_gradient, input, T(1), weight_gradient);
+  gemm<T, Compute<T>>(space, true, false, 1, output_gradient, input, 1, weight_gradient);
   if (bias_gradient.size() > 0) minipipe::core::bias_gradient<T>(space, bias_gradient, output_gradient);
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                                                      \
-  template void linear_forward<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, ConstMatrix<T>, ConstVector<T>); \
-  template void linear_backward_input<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, ConstMatrix<T>, bool);    \
-  template void linear_backward_weight<T>(const ExecutionSpace&, Matrix<T>, Vector<T>, ConstMatrix<T>, ConstMatrix<T>);
+#define MINIPIPE_INSTANTIATE(T)                                                                                               \
+  template void linear_forward<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, ConstMatrix<T>, ConstVector<Compute<T>>); \
+  template void linear_backward_input<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, ConstMatrix<T>, bool);             \
+  template void linear_backward_weight<T>(const ExecutionSpace&, Matrix<Compute<T>>, Vector<Compute<T>>, ConstMatrix<T>,      \
+                                          ConstMatrix<T>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 #undef MINIPIPE_INSTANTIATE
 
 }  // namespace minipipe::core

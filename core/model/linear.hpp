@@ -4,17 +4,20 @@
 
 namespace minipipe::core {
 
-// Linear layers with weights [out_features, in_features]. T is float or double. An empty bias is none.
+// T, here and in all layers: the type in which activations and matrices of weights are stored (core/types): float, double or
+// bf16. Vectors of weights and all gradients of weights are of type Compute<T>.
+//
+// Linear layers with weights [out_features, in_features]. An empty bias is none.
 template <class T>
 struct LinearTensors {
-  Matrix<T> weight;  // [O, I]
-  Vector<T> bias;    // [O]
+  Matrix<T> weight;         // [O, I]
+  Vector<Compute<T>> bias;  // [O]
 };
 
 // out[R, O] = input[R, I] weight^T + bias.
 template <class T>
 void linear_forward(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<T> input, ConstMatrix<T> weight,
-                    ConstVector<T> bias);
+                    ConstVector<Compute<T>> bias);
 
 // input_gradient[R, I] = output_gradient[R, O] weight; with `accumulate` it is added.
 template <class T>
@@ -23,7 +26,7 @@ void linear_backward_input(const ExecutionSpace& space, Matrix<T> input_gradient
 
 // weight_gradient += output_gradient^T input; bias_gradient += column sums of output_gradient.
 template <class T>
-void linear_backward_weight(const ExecutionSpace& space, Matrix<T> weight_gradient, Vector<T> bias_gradient,
+void linear_backward_weight(const ExecutionSpace& space, Matrix<Compute<T>> weight_gradient, Vector<Compute<T>> bias_gradient,
                             ConstMatrix<T> output_gradient, ConstMatrix<T> input);
 
 }  // namespace minipipe::core

@@ -86,7 +86,7 @@ void mlp_activate(const LayerContext& context, const MlpTensors<T>& weights, con
     for (int map = 0; map < 2; ++map) linear_forward<T>(space, up(map), norm, weights.up[map].weight, weights.up[map].bias);
     swiglu_forward<T>(space, flatten(out), flatten(up(0)), flatten(up(1)));
   } else {
-    gemm<T>(space, false, true, T(1), norm, weights.up[0].weight, T(0), up(0));
+    gemm<T>(space, false, true, 1, norm, weights.up[0].weight, 0, up(0));
     bias_gelu_forward<T>(space, out, up(0), weights.up[0].bias);
   }
 }
@@ -127,7 +127,7 @@ void mlp_branch_backward_input(const LayerContext& context, int block, const Mlp
 }
 
 template <class T>
-void mlp_branch_backward_weight(const LayerContext& context, const MlpTensors<T>& gradients, const MlpActivations& at,
+void mlp_branch_backward_weight(const LayerContext& context, const MlpTensors<Compute<T>>& gradients, const MlpActivations& at,
                                 const MlpGradients& work, const BlockMemory<T>& memory) {
   const int width = context.model.width, hidden = at.features;
   linear_backward_weight<T>(context.space, gradients.down.weight, gradients.down.bias, memory.matrix(work.down, width),
@@ -148,10 +148,11 @@ void mlp_branch_backward_weight(const LayerContext& context, const MlpTensors<T>
                                       const BlockMemory<T>&, Matrix<T>);                                                  \
   template void mlp_branch_backward_input<T>(const LayerContext&, int, const MlpTensors<T>&, const MlpActivations&,       \
                                              const MlpGradients&, const BlockMemory<T>&, Matrix<T>);                      \
-  template void mlp_branch_backward_weight<T>(const LayerContext&, const MlpTensors<T>&, const MlpActivations&,           \
+  template void mlp_branch_backward_weight<T>(const LayerContext&, const MlpTensors<Compute<T>>&, const MlpActivations&,  \
                                               const MlpGradients&, const BlockMemory<T>&);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 #undef MINIPIPE_INSTANTIATE
 
 }  // namespace minipipe::core

@@ -13,7 +13,7 @@
 namespace minipipe::core {
 
 // The second half of a block: out = input + dropout(down(activation(up(norm(input))))). The activation is GELU of one map to F
-// hidden features, or SwiGLU of two (gate, up). T is float or double.
+// hidden features, or SwiGLU of two (gate, up).
 inline constexpr int most_up_maps = 2;
 template <class Value>
 using UpMaps = std::array<Value, most_up_maps>;  // GELU uses the first only
@@ -66,7 +66,7 @@ void mlp_branch_backward_input(const LayerContext& context, int block, const Mlp
 
 // Adds to the parameters' gradients, from the slot and the workspace alone.
 template <class T>
-void mlp_branch_backward_weight(const LayerContext& context, const MlpTensors<T>& gradients, const MlpActivations& at,
+void mlp_branch_backward_weight(const LayerContext& context, const MlpTensors<Compute<T>>& gradients, const MlpActivations& at,
                                 const MlpGradients& work, const BlockMemory<T>& memory);
 
 }  // namespace minipipe::core

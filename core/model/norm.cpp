@@ -8,8 +8,8 @@ namespace minipipe::core {
 NormPlaces norm_places(BlockLayout& layout, Lifetime lifetime, const ModelConfig& model, const TrainShape& shape) {
   const std::size_t rows = shape.rows();
   NormPlaces at;
-  if (!architecture(model).rms_norm) at.mean = layout.take(lifetime, rows);
-  at.rstd = layout.take(lifetime, rows);
+  if (!architecture(model).rms_norm) at.mean = layout.take_wide(lifetime, rows);
+  at.rstd = layout.take_wide(lifetime, rows);
   at.out = layout.take(lifetime, rows * model.width);
   return at;
 }
@@ -18,7 +18,7 @@ template <class T>
 void norm_forward(const LayerContext& context, const NormTensors<T>& weights, const NormPlaces& at,
                   const BlockMemory<T>& memory, ConstMatrix<T> input) {
   const Matrix<T> out = memory.matrix(at.out, context.model.width);
-  const T epsilon = static_cast<T>(norm_epsilon);
+  const auto epsilon = static_cast<Compute<T>>(norm_epsilon);
   if (architecture(context.model).rms_norm) {
     rms_norm_forward<T>(context.space, out, memory.by_row(at.rstd), input, weights.weight, epsilon);
   } else {
@@ -41,7 +41,7 @@ void norm_backward_input(const LayerContext& context, const NormTensors<T>& weig
 }
 
 template <class T>
-void norm_backward_weight(const LayerContext& context, const NormTensors<T>& gradients, const NormPlaces& at,
+void norm_backward_weight(const LayerContext& context, const NormTensors<Compute<T>>& gradients, const NormPlaces& at,
                           const BlockMemory<T>& memory, ConstMatrix<T> input, ConstMatrix<T> output_gradient) {
   if (architecture(context.model).rms_norm) {
     rms_norm_backward_parameters<T>(context.space, gradients.weight, output_gradient, input, memory.by_row(at.rstd));
@@ -51,15 +51,16 @@ void norm_backward_weight(const LayerContext& context, const NormTensors<T>& gra
   }
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                                                               \
-  template void norm_forward<T>(const LayerContext&, const NormTensors<T>&, const NormPlaces&, const BlockMemory<T>&,         \
-                                ConstMatrix<T>);                                                                              \
-  template void norm_backward_input<T>(const LayerContext&, const NormTensors<T>&, const NormPlaces&, const BlockMemory<T>&,  \
-                                       ConstMatrix<T>, ConstMatrix<T>, Matrix<T>, bool);                                      \
-  template void norm_backward_weight<T>(const LayerContext&, const NormTensors<T>&, const NormPlaces&, const BlockMemory<T>&, \
-                                        ConstMatrix<T>, ConstMatrix<T>);
+#define MINIPIPE_INSTANTIATE(T)                                                                                              \
+  template void norm_forward<T>(const LayerContext&, const NormTensors<T>&, const NormPlaces&, const BlockMemory<T>&,        \
+                                ConstMatrix<T>);                                                                             \
+  template void norm_backward_input<T>(const LayerContext&, const NormTensors<T>&, const NormPlaces&, const BlockMemory<T>&, \
+                                       ConstMatrix<T>, ConstMatrix<T>, Matrix<T>, bool);                                     \
+  template void norm_backward_weight<T>(const LayerContext&, const NormTensors<Compute<T>>&, const NormPlaces&,              \
+                                        const BlockMemory<T>&, ConstMatrix<T>, ConstMatrix<T>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 #undef MINIPIPE_INSTANTIATE
 
 }  // namespace minipipe::core

@@ -6,10 +6,10 @@
 
 namespace minipipe::core {
 
-// The norm of the model's family: LayerNorm or RMSNorm. T is float or double.
+// The norm of the model's family: LayerNorm or RMSNorm.
 template <class T>
 struct NormTensors {
-  Vector<T> weight, bias;  // [C]; RMSNorm has no bias
+  Vector<Compute<T>> weight, bias;  // [C]; RMSNorm has no bias
 };
 
 // What the forward leaves for the backward, and its output.
@@ -30,7 +30,7 @@ void norm_backward_input(const LayerContext& context, const NormTensors<T>& weig
 
 // Adds to the parameters' gradients.
 template <class T>
-void norm_backward_weight(const LayerContext& context, const NormTensors<T>& gradients, const NormPlaces& at,
+void norm_backward_weight(const LayerContext& context, const NormTensors<Compute<T>>& gradients, const NormPlaces& at,
                           const BlockMemory<T>& memory, ConstMatrix<T> input, ConstMatrix<T> output_gradient);
 
 }  // namespace minipipe::core

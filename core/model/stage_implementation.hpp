@@ -12,17 +12,20 @@
 
 namespace minipipe::core {
 
-// What a KokkosStage does; passes, evaluation and update are in files of their own.
+// What of a KokkosStage does not depend on the type in which activations are stored; the passes do, see stage_passes.hpp. The
+// update is in a file of its own.
 class KokkosStage::Implementation {
  public:
   Implementation(const KokkosStageOptions& given, BatchSource& batches);
+  virtual ~Implementation() = default;
 
-  // Passes: of the microbatch that begin() named, by its number on this replica.
+  // Passes: of the microbatch that begin() named, by its number on this replica, with the weights of number `version` in
+  // `versions`.
   void begin(std::int64_t microbatch, bool training);
-  void run_forward(BatchSource& from, int slot, int input, int output, const StageTensors<float>& with);
+  virtual void run_forward(BatchSource& from, int slot, int input, int output, int version) = 0;
   // `whole`: each layer's weight half follows its input half at once, so that the layers can share one workspace.
-  void run_backward_input(int slot, int gradient_input, int gradient_output, bool whole, const StageTensors<float>& with);
-  void run_backward_weight(int slot);
+  virtual void run_backward_input(int slot, int gradient_input, int gradient_output, bool whole, int version) = 0;
+  virtual void run_backward_weight(int slot) = 0;
 
   MicrobatchLoss evaluate(std::int64_t microbatch, BatchSource& from, int input, int output);
 
@@ -31,6 +34,8 @@ class KokkosStage::Implementation {
 
   const StageLayers& layers() const { return options.layers; }
   int rows() const { return options.shape.rows(); }
+  // Of the copies of weights in the type in which activations are stored.
+  virtual std::size_t copies_bytes() const = 0;
 
   const KokkosStageOptions options;
   BatchSource& source;
@@ -38,7 +43,6 @@ class KokkosStage::Implementation {
   const StageLayout layout;
   ParameterStore store;
   WeightVersions versions;
-  std::vector<StageTensors<float>> weights;  // by number of the array in `versions`
   const StageTensors<float> gradients;
   const MuonMemory<float> muon_memory;
   ActivationArena activations;
@@ -60,24 +64,9 @@ class KokkosStage::Implementation {
   std::vector<GradientSquares> squares_taken;
   std::function<double(const std::vector<TensorSquares>&)> combine_squares;
 
- private:
-  // The order in which a pass needs the layers' weights. A sharded replica has each gathered while the one before it computes.
-  class Fetches {
-   public:
-    Fetches(LayerExchange* exchange, std::vector<int> order) : exchange_(exchange), order_(std::move(order)) {}
-    void next() {
-      if (exchange_ == nullptr) return;
-      exchange_->fetch(order_.at(at_), at_ + 1 < order_.size() ? order_[at_ + 1] : -1);
-      ++at_;
-    }
-
-   private:
-    LayerExchange* exchange_;
-    std::vector<int> order_;
-    std::size_t at_ = 0;
-  };
-  Fetches forward_fetches() const;
-  Fetches backward_fetches() const;
+ protected:
+  // The full model's layers from their holders.
+  virtual void run_full_forward(BatchSource& from, int input, int output) = 0;
 
   bool sharded() const { return options.replication.sharded(); }
   bool tied_head() const { return options.model.tied && layers().head && layers().embedding; }
@@ -90,29 +79,14 @@ class KokkosStage::Implementation {
   void gradient_done(int layer, bool last);
   bool last_of_window() const { return (microbatch_ + 1) % options.window == 0; }
 
-  Matrix<float> message(const Matrix<float>& memory, int slot) const {
-    return Matrix<float>(memory.data() + static_cast<std::size_t>(slot) * memory.extent(1), rows(), options.model.width);
-  }
   ConstMatrix<std::int32_t> tokens(int slot) const {
     return slice_matrix<std::int32_t>(integers.slot(slot), layout.tokens, options.shape.microbatch_size,
                                       options.shape.sequence);
   }
   ConstVector<std::int32_t> targets(int slot) const { return slice<std::int32_t>(integers.slot(slot), layout.targets, rows()); }
-  Vector<float> workspace(int slot) const { return workspaces.slot(options.split_backward ? slot : 0); }
-  BlockMemory<float> memory(int slot) const { return {activations.slot(slot), workspace(slot), scratch, rows()}; }
-  Matrix<float> running_gradient(int slot) const {
-    return slice_matrix<float>(workspace(slot), layout.gradient, rows(), options.model.width);
-  }
-  Matrix<float> input_of(int block, int slot, int output) const;
-
   void load_batch(BatchSource& from, int slot);
-  void head_weight(int slot);
-  void block_weight(int b, int slot);
-  void embedding_weight(int slot);
 
-  // The full model's layers from their holders.
-  void run_full_forward(BatchSource& from, int input, int output);
-  StageTensors<float> assembled(int layer);
+ private:
   bool assembles() const { return options.replication.sdp() && exchange != nullptr; }
 
   std::vector<TensorSquares> gradient_squares(double scale);

@@ -6,6 +6,7 @@
 #include "core/model/optimizer_layout.hpp"
 #include "core/model/parameter_store.hpp"
 #include "core/model/replica_layout.hpp"
+#include "core/model/weight_copies.hpp"
 #include "core/model/weight_versions.hpp"
 
 namespace minipipe::core {
@@ -13,6 +14,12 @@ namespace minipipe::core {
 namespace {
 
 constexpr std::size_t losses_kept = 64;
+
+BlockLayout empty_layout(Precision precision) {
+  BlockLayout layout;
+  if (precision == Precision::bf16) layout.per_wide = elements_per_wide<bf16>;
+  return layout;
+}
 
 }  // namespace
 
@@ -28,8 +35,8 @@ StageLayout::StageLayout(const KokkosStageOptions& options)
   if (layers.head) targets = integers.take(rows);
   slot_integers = integers.end();
 
-  BlockLayout layout;
-  if (layers.embedding) gradient = layout.workspace.take(rows * model.width);
+  BlockLayout layout = empty_layout(options.precision);
+  if (layers.embedding) gradient = layout.take(Lifetime::pending, rows * model.width).offset;
   const Layout shared = layout.workspace;
   const auto next_layer = [&] {
     workspace_floats = std::max(workspace_floats, layout.workspace.end());
@@ -68,7 +75,7 @@ StageLayout::StageLayout(const KokkosStageOptions& options)
 
 void StageLayout::plan_evaluation(const KokkosStageOptions& options) {
   const TrainShape& shape = options.shape;
-  BlockLayout block, last;
+  BlockLayout block = empty_layout(options.precision), last = block;
   if (options.layers.blocks > 0) evaluation_block = block_activations(block, options.model, shape);
   if (options.layers.head) {
     // Its input is where the blocks' is: both are first.
@@ -77,6 +84,11 @@ void StageLayout::plan_evaluation(const KokkosStageOptions& options) {
   evaluation_floats = std::max(block.slot.end(), last.slot.end());
   const std::size_t slots = static_cast<std::size_t>(options.activation_slots) * slot_floats;
   evaluation_memory = evaluation_floats > slots ? evaluation_floats : 0;
+}
+
+std::int64_t message_floats(const ModelConfig& model, const TrainShape& shape, Precision precision) {
+  const std::int64_t numbers = static_cast<std::int64_t>(shape.rows()) * model.width;
+  return precision == Precision::bf16 ? (numbers + 1) / 2 : numbers;
 }
 
 StageBytes planned_memory(const KokkosStageOptions& options) {
@@ -90,6 +102,7 @@ StageBytes planned_memory(const KokkosStageOptions& options) {
   bytes.optimizer = stored.optimizer + muon_memory_bytes<float>(optimizer.matrices);
   bytes.weight_versions = static_cast<std::size_t>(extra_weight_buffers(options)) *
                           static_cast<std::size_t>(replica.parameter_floats) * sizeof(float);
+  if (options.precision == Precision::bf16) bytes.weight_versions += planned_copies_bytes(replica, weight_arrays(options));
   const auto slots = static_cast<std::size_t>(options.activation_slots);
   const std::size_t floats = slots * layout.slot_floats +
                              static_cast<std::size_t>(layout.workspaces) * layout.workspace_floats + layout.scratch_floats +

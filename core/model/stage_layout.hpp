@@ -14,7 +14,7 @@ namespace minipipe::core {
 struct StageLayout {
   explicit StageLayout(const KokkosStageOptions& options);
 
-  // An activation slot, in floats. `head` is meaningful on the last stage only.
+  // An activation slot, in floats (two numbers of bf16 in one). `head` is meaningful on the last stage only.
   std::vector<BlockActivations> blocks;
   HeadActivations head{};
   std::size_t slot_floats = 0;

@@ -17,8 +17,8 @@ namespace minipipe::core {
 // Gradient clipping before an optimizer step: by the norm of this stage's gradients, or of the whole model's.
 enum class Clip { none, stage, global };
 
-// Memory of the messages next to a stage, owned by whoever made the channels: row s of each is slot s,
-// microbatch_size * sequence * width floats. Empty where there is no neighbour. For results that do not depend on the number
+// Memory of the messages next to a stage, owned by whoever made the channels: row s of each is slot s and holds
+// message_floats(). Empty where there is no neighbour. For results that do not depend on the number
 // of stages to the last bit, rows start at multiples of 64 bytes.
 struct MessageMemory {
   Matrix<float> activation_in;   // from the previous stage; read only
@@ -37,6 +37,9 @@ struct PipeMareOptions {
   std::int64_t annealing_steps = 0;  // K: update k has its rate divided by tau^(1 - min(k/K, 1)) if tau > 1; 0: never divided
   double decay = 0.1;                // D, in (0, 1): the mean change forgets a share D within tau updates, so gamma = D^(1/tau)
 };
+
+// Floats of one message, which holds microbatch_size * sequence * width numbers: half as many in bf16, two in the place of one.
+std::int64_t message_floats(const ModelConfig& model, const TrainShape& shape, Precision precision);
 
 struct KokkosStageOptions {
   ModelConfig model;
@@ -60,6 +63,7 @@ struct KokkosStageOptions {
   PipeMareOptions pipemare;              // corrected only
   std::int64_t synchronous_updates = 0;  // the first updates belong to a flush schedule: the rule holds from then on
   ReplicaOptions replication;
+  Precision precision = Precision::fp32;
   MessageMemory messages;
 };
 
@@ -67,9 +71,10 @@ struct KokkosStageOptions {
 struct StageBytes {
   std::size_t parameters = 0;
   std::size_t gradients = 0;
-  std::size_t optimizer = 0;        // moments and workspace
-  std::size_t weight_versions = 0;  // older or corrected weights and their mean change, beside the parameters
-  std::size_t activations = 0;      // activation slots and workspaces
+  std::size_t optimizer = 0;  // moments and workspace
+  // Older or corrected weights and their mean change, beside the parameters; with bf16 the copies of all weights' matrices.
+  std::size_t weight_versions = 0;
+  std::size_t activations = 0;  // activation slots and workspaces
 
   std::size_t total() const { return parameters + gradients + optimizer + weight_versions + activations; }
   StageBytes& operator+=(const StageBytes& other) {

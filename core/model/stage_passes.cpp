@@ -1,10 +1,11 @@
 // Forward and backward passes of a stage.
+#include "core/model/stage_passes.hpp"
+
 #include <algorithm>
 #include <string>
 
 #include "core/kernels/elementwise.hpp"
 #include "core/model/fetch_order.hpp"
-#include "core/model/stage_implementation.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -18,29 +19,10 @@ void KokkosStage::Implementation::begin(std::int64_t microbatch, bool training) 
   context.training = training;
 }
 
-KokkosStage::Implementation::Fetches KokkosStage::Implementation::forward_fetches() const {
-  return {sharded() ? exchange : nullptr, forward_fetch_order(layers(), tied_head())};
-}
-
-KokkosStage::Implementation::Fetches KokkosStage::Implementation::backward_fetches() const {
-  return {sharded() ? exchange : nullptr, backward_fetch_order(layers(), tied_head())};
-}
-
 void KokkosStage::Implementation::gradient_done(int layer, bool last) {
   if (exchange == nullptr) return;
   exchange->gradient_done(layer, last);
   exchange->progress();
-}
-
-// Where the output of the layer before block `block` goes (block = number of blocks: the layer before the head): to the next
-// branch that is computed.
-Matrix<float> KokkosStage::Implementation::input_of(int block, int slot, int output) const {
-  const int width = options.model.width;
-  for (int b = block; b < layers().blocks; ++b) {
-    if (layout.shares[b].any()) return memory(slot).matrix(layout.blocks[b].input(), width);
-  }
-  if (layers().head) return memory(slot).matrix(layout.head.input, width);
-  return message(options.messages.activation_out, output);
 }
 
 void KokkosStage::Implementation::load_batch(BatchSource& from, int slot) {
@@ -62,54 +44,94 @@ void KokkosStage::Implementation::load_batch(BatchSource& from, int slot) {
   }
 }
 
-void KokkosStage::Implementation::run_forward(BatchSource& from, int slot, int input, int output,
-                                              const StageTensors<float>& with) {
+template <class T>
+KokkosStage::Passes<T>::Passes(const KokkosStageOptions& given, BatchSource& batches)
+    : Implementation(given, batches), copies_(store, versions) {
+  for (int b = 0; b < versions.buffers(); ++b) {
+    const auto buffer_of = [&](int layer) { return b == 0 ? store.layer_weights(layer) : versions.buffer(b); };
+    weights_.emplace_back(by_layer(options.layers, buffer_of), store.entries(), options.model, options.layers,
+                          computed_branches(layout.shares), copies_.version(b));
+  }
+}
+
+template <class T>
+const StageTensors<T>& KokkosStage::Passes<T>::weights(int version) {
+  copies_.refresh(space, version);
+  return weights_[version];
+}
+
+template <class T>
+typename KokkosStage::Passes<T>::Fetches KokkosStage::Passes<T>::forward_fetches() {
+  return {*this, forward_fetch_order(layers(), tied_head())};
+}
+
+template <class T>
+typename KokkosStage::Passes<T>::Fetches KokkosStage::Passes<T>::backward_fetches() {
+  return {*this, backward_fetch_order(layers(), tied_head())};
+}
+
+// Where the output of the layer before block `block` goes (block = number of blocks: the layer before the head): to the next
+// branch that is computed.
+template <class T>
+Matrix<T> KokkosStage::Passes<T>::input_of(int block, int slot, int output) const {
+  const int width = options.model.width;
+  for (int b = block; b < layers().blocks; ++b) {
+    if (layout.shares[b].any()) return memory(slot).matrix(layout.blocks[b].input(), width);
+  }
+  if (layers().head) return memory(slot).matrix(layout.head.input, width);
+  return message(options.messages.activation_out, output);
+}
+
+template <class T>
+void KokkosStage::Passes<T>::run_forward(BatchSource& from, int slot, int input, int output, int version) {
   load_batch(from, slot);
+  const StageTensors<T>& with = weights(version);
   Fetches weights_of = forward_fetches();
   if (layers().embedding) {
     weights_of.next();
-    embedding_layer_forward<float>(context, with.embedding, tokens(slot), input_of(0, slot, output));
+    embedding_layer_forward<T>(context, with.embedding, tokens(slot), input_of(0, slot, output));
     progress();
   } else {
-    copy<float>(space, flatten(input_of(0, slot, output)), flatten(message(options.messages.activation_in, input)));
+    copy<T>(space, flatten(input_of(0, slot, output)), flatten(message(options.messages.activation_in, input)));
   }
   for (int b = 0; b < layers().blocks; ++b) {
     weights_of.next();
     if (!layout.shares[b].any()) continue;
-    block_forward<float>(context, layers().first_block + b, with.blocks[b], layout.blocks[b], memory(slot),
-                         input_of(b + 1, slot, output));
+    block_forward<T>(context, layers().first_block + b, with.blocks[b], layout.blocks[b], memory(slot),
+                     input_of(b + 1, slot, output));
     progress();
   }
   if (layers().head) {
     weights_of.next();
-    head_norm<float>(context, with.head, layout.head, memory(slot));
+    head_norm<T>(context, with.head, layout.head, memory(slot));
     if (tied_head()) weights_of.next();
-    head_losses<float>(context, with.head, layout.head, memory(slot), targets(slot), token_losses);
+    head_losses<T>(context, with.head, layout.head, memory(slot), targets(slot), token_losses);
   }
 }
 
-void KokkosStage::Implementation::run_backward_input(int slot, int gradient_input, int gradient_output, bool whole,
-                                                     const StageTensors<float>& with) {
+template <class T>
+void KokkosStage::Passes<T>::run_backward_input(int slot, int gradient_input, int gradient_output, bool whole, int version) {
+  const StageTensors<T>& with = weights(version);
   Fetches weights_of = backward_fetches();
-  const Matrix<float> gradient =
+  const Matrix<T> gradient =
       layers().embedding ? running_gradient(slot) : message(options.messages.gradient_out, gradient_output);
   if (layers().head) {
     const float scale = static_cast<float>(1.0 / (static_cast<double>(rows()) * static_cast<double>(options.window)));
     weights_of.next();
-    head_backward_logits<float>(context, with.head, layout.head, layout.head_gradient, memory(slot), targets(slot), scale,
-                                token_losses);
+    head_backward_logits<T>(context, with.head, layout.head, layout.head_gradient, memory(slot), targets(slot), scale,
+                            token_losses);
     if (tied_head()) weights_of.next();
-    head_backward_norm<float>(context, with.head, layout.head, layout.head_gradient, memory(slot), gradient);
+    head_backward_norm<T>(context, with.head, layout.head, layout.head_gradient, memory(slot), gradient);
     progress();
     if (whole) head_weight(slot);
   } else {
-    copy<float>(space, flatten(gradient), flatten(message(options.messages.gradient_in, gradient_input)));
+    copy<T>(space, flatten(gradient), flatten(message(options.messages.gradient_in, gradient_input)));
   }
   for (int b = layers().blocks - 1; b >= 0; --b) {
     weights_of.next();
     if (layout.shares[b].any()) {
-      block_backward_input<float>(context, layers().first_block + b, with.blocks[b], layout.blocks[b],
-                                  layout.block_gradients[b], memory(slot), gradient);
+      block_backward_input<T>(context, layers().first_block + b, with.blocks[b], layout.blocks[b], layout.block_gradients[b],
+                              memory(slot), gradient);
       progress();
     }
     if (whole) block_weight(b, slot);
@@ -117,39 +139,46 @@ void KokkosStage::Implementation::run_backward_input(int slot, int gradient_inpu
   if (whole && layers().embedding) embedding_weight(slot);
 }
 
-void KokkosStage::Implementation::run_backward_weight(int slot) {
+template <class T>
+void KokkosStage::Passes<T>::run_backward_weight(int slot) {
   if (layers().head) head_weight(slot);
   for (int b = layers().blocks - 1; b >= 0; --b) block_weight(b, slot);
   if (layers().embedding) embedding_weight(slot);
 }
 
 // A tied head's matrix belongs to the embedding. Where layers have gradient buffers in turn, each part is handed on for itself.
-void KokkosStage::Implementation::head_weight(int slot) {
+template <class T>
+void KokkosStage::Passes<T>::head_weight(int slot) {
   const int layer = StageLayerNumbers::head(layers());
   const bool apart = tied_head() && sharded();
   gradient_begins(layer);
-  if (!apart) head_matrix_backward_weight<float>(context, gradients.head, layout.head, memory(slot));
-  head_norm_backward_weight<float>(context, gradients.head, layout.head, layout.head_gradient, memory(slot));
+  if (!apart) head_matrix_backward_weight<T>(context, gradients.head, layout.head, memory(slot));
+  head_norm_backward_weight<T>(context, gradients.head, layout.head, layout.head_gradient, memory(slot));
   gradient_done(layer, last_of_window());
   if (!apart) return;
   gradient_begins(StageLayerNumbers::embedding);
-  head_matrix_backward_weight<float>(context, gradients.head, layout.head, memory(slot));
+  head_matrix_backward_weight<T>(context, gradients.head, layout.head, memory(slot));
   gradient_done(StageLayerNumbers::embedding, false);
 }
 
-void KokkosStage::Implementation::block_weight(int b, int slot) {
+template <class T>
+void KokkosStage::Passes<T>::block_weight(int b, int slot) {
   const int layer = StageLayerNumbers::block(b);
   gradient_begins(layer);
   if (layout.shares[b].any()) {
-    block_backward_weight<float>(context, gradients.blocks[b], layout.blocks[b], layout.block_gradients[b], memory(slot));
+    block_backward_weight<T>(context, gradients.blocks[b], layout.blocks[b], layout.block_gradients[b], memory(slot));
   }
   gradient_done(layer, last_of_window());
 }
 
-void KokkosStage::Implementation::embedding_weight(int slot) {
+template <class T>
+void KokkosStage::Passes<T>::embedding_weight(int slot) {
   gradient_begins(StageLayerNumbers::embedding);
-  embedding_layer_backward_weight<float>(context, gradients.embedding, tokens(slot), running_gradient(slot));
+  embedding_layer_backward_weight<T>(context, gradients.embedding, tokens(slot), running_gradient(slot));
   gradient_done(StageLayerNumbers::embedding, last_of_window());
 }
+
+template class KokkosStage::Passes<float>;
+template class KokkosStage::Passes<bf16>;
 
 }  // namespace minipipe::core

@@ -29,6 +29,10 @@ int extra_weight_buffers(const KokkosStageOptions& options) {
   return 0;
 }
 
+int weight_arrays(const KokkosStageOptions& options) {
+  return 1 + extra_weight_buffers(options) - (options.weight_rule == WeightRule::corrected ? 1 : 0);
+}
+
 WeightVersions::WeightVersions(const ExecutionSpace& space, const KokkosStageOptions& options, ParameterStore& store)
     : space_(space),
       rule_(options.weight_rule),
@@ -45,12 +49,12 @@ WeightVersions::WeightVersions(const ExecutionSpace& space, const KokkosStageOpt
   if (rule_ == WeightRule::corrected && !(options.pipemare.decay > 0 && options.pipemare.decay < 1)) {
     throw InputError("PipeMare's decay is " + std::to_string(options.pipemare.decay) + ": it must lie between 0 and 1");
   }
-  const int extra = extra_weight_buffers(options) - (has_velocity() ? 1 : 0);
-  for (int i = 0; i < extra; ++i) {
+  for (int i = 1; i < weight_arrays(options); ++i) {
     memory_.emplace_back("minipipe::model::weight_version", store.parameters().size());
     buffers_.push_back(memory_.back());
     copy<float>(space_, buffers_.back(), store.parameters());
   }
+  changes_.assign(buffers_.size(), 0);
   if (has_velocity()) velocity_ = OwnedVector<float>("minipipe::model::weight_velocity", store.parameters().size());
 }
 
@@ -93,18 +97,22 @@ void WeightVersions::before_update() {
     target = older(version_);
   }
   copy<float>(space_, buffers_[target], buffers_[0]);
+  ++changes_[target];
 }
 
 void WeightVersions::after_update(std::int64_t update) {
   version_ = update + 1;
+  ++changes_[0];
   if (rule_ == WeightRule::corrected) {
     pipemare_correct<float>(space_, velocity_, buffers_[1], buffers_[0], gamma_, delay_);
+    ++changes_[1];
   }
 }
 
 void WeightVersions::start_at(std::int64_t updates) {
   version_ = updates;
   std::fill(live_.begin(), live_.end(), -1);
+  for (std::int64_t& count : changes_) ++count;
   if (rule_ == WeightRule::corrected) {
     // A step of length zero with gamma = 1 leaves the velocity as it is and forms the corrected weights.
     copy<float>(space_, buffers_[1], buffers_[0]);
@@ -122,6 +130,7 @@ std::vector<float> WeightVersions::shadow(std::size_t entry) const {
 }
 void WeightVersions::set_shadow(std::size_t entry, const std::vector<float>& values) {
   write_entry(buffers_.back(), entry_with(has_shadow(), entry), values);
+  ++changes_.back();
 }
 std::vector<float> WeightVersions::velocity(std::size_t entry) const {
   return read_entry(velocity_, entry_with(has_velocity(), entry));

@@ -12,6 +12,9 @@ namespace minipipe::core {
 // buffered: 1) or the corrected weights and their mean change (2).
 int extra_weight_buffers(const KokkosStageOptions& options);
 
+// Arrays that passes may use, the parameters included: all of these but the mean change.
+int weight_arrays(const KokkosStageOptions& options);
+
 // Which weights each pass of a stage uses. The newest version is always the store's own array, number 0 here; others are copied
 // on the device just before an update changes it. Version v is that after v updates.
 //
@@ -26,6 +29,9 @@ class WeightVersions {
   // Number of arrays that passes may use, and each of them; number 0 is the store's.
   int buffers() const { return static_cast<int>(buffers_.size()); }
   Vector<float> buffer(int number) const { return buffers_.at(number); }
+  // How often that array was written since the start: what was made from it is out of date if this has grown. The weights that
+  // other replicas send after an update belong to that update.
+  std::int64_t changes(int number) const { return changes_.at(number); }
 
   // The number of the array for a pass of the microbatch that lives in the slot. RunError if the rule asks for a version that
   // is not there: the schedule admits more than there are copies for.
@@ -61,6 +67,7 @@ class WeightVersions {
   ParameterStore& store_;
   std::vector<OwnedVector<float>> memory_;
   std::vector<Vector<float>> buffers_;
+  std::vector<std::int64_t> changes_;
   OwnedVector<float> velocity_;
   std::vector<std::int64_t> live_;  // stashed: by slot, the version of the forward; -1: free
   std::int64_t version_ = 0;

@@ -76,6 +76,8 @@ TrainShape train_shape(const Deck& deck) {
   return {.microbatch_size = deck.train.microbatch_size, .sequence = deck.train.sequence};
 }
 
+Precision precision_of(const Deck& deck) { return deck.precision.compute == "bf16" ? Precision::bf16 : Precision::fp32; }
+
 std::vector<StageLayers> stage_layers(const Deck& deck, int stages) {
   return partition_model(model_config(deck), deck.train.sequence, stages, deck.schedule.partition);
 }
@@ -90,6 +92,7 @@ KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers
   options.stage = stage;
   options.stages = stages;
   options.replication = replica_options(deck, layers[stage], stage, replica);
+  options.precision = precision_of(deck);
   options.seed = static_cast<std::uint64_t>(deck.run.seed);
   options.activation_slots = schedules::activation_slots(schedule, stage);
   options.window = deck.train.microbatches;
@@ -125,9 +128,8 @@ int edge_slots(const Deck& deck, int stages, int stage) {
 
 std::int64_t message_floats(const Deck& deck) {
   constexpr std::int64_t line = 16;
-  const std::int64_t floats = deck.emulate.enabled
-                                  ? deck.emulate.message_bytes / static_cast<std::int64_t>(sizeof(float))
-                                  : std::int64_t{deck.train.microbatch_size} * deck.train.sequence * deck.model.width;
+  const std::int64_t floats = deck.emulate.enabled ? deck.emulate.message_bytes / static_cast<std::int64_t>(sizeof(float))
+                                                   : message_floats(model_config(deck), train_shape(deck), precision_of(deck));
   return std::max<std::int64_t>(1, (floats + line - 1) / line) * line;
 }
 

@@ -24,6 +24,7 @@ schedules::Placement placement_of_run(const Deck& deck, int ranks);
 Place place_of_run(const Deck& deck, int rank, int ranks);
 ModelConfig model_config(const Deck& deck);
 TrainShape train_shape(const Deck& deck);
+Precision precision_of(const Deck& deck);
 std::vector<StageLayers> stage_layers(const Deck& deck, int stages);
 
 // Everything but the message memory. `layers`: the result of stage_layers.
@@ -33,7 +34,7 @@ KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers
 // that no send ever waits for room and a schedule's order is never changed by the transport.
 int edge_slots(const Deck& deck, int stages, int stage);
 
-// Floats of one message between stages, rounded up so that every slot starts on a cache line.
+// Floats of one message between stages (with bf16 two numbers in each), rounded up so that every slot starts on a cache line.
 std::int64_t message_floats(const Deck& deck);
 
 // Seconds per action of the deck's [emulate] block; the costs `check` and `simulate` use.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/linalg/gemm.hpp"
 #include "core/parallel/replica_exchange.hpp"
 #include "core/train/options.hpp"
 #include "schedules/error.hpp"
@@ -41,6 +42,12 @@ void check_schedule(const Deck& deck, int stages) {
   }
   const auto placement = schedules::placement_for(schedule_options(deck, stages));
   schedules::prove_no_deadlock(schedules::with_communication(result.simulation.log.plan(), placement), placement);
+}
+
+std::string precision_warning(const Deck& deck) {
+  if (precision_of(deck) == Precision::fp32 || deck.emulate.enabled || bf16_products() == Bf16Products::native) return "";
+  return "warning: precision.compute = \"bf16\" has no products of its own in this build or on this processor (oneDNN and "
+         "AVX512_BF16 or AMX are needed): they are computed in fp32 from copies, which is right but slower than \"fp32\"\n";
 }
 
 std::string delay_warning(const Deck& deck, int stages) {

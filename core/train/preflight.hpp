@@ -28,6 +28,9 @@ Preflight preflight(const Deck& deck, int stages, std::int64_t updates, const sc
 // receives it needs could deadlock, whether sends are buffered or wait for their receives.
 void check_schedule(const Deck& deck, int stages);
 
+// A warning if the deck asks for bf16 where its products are slow. Empty if not.
+std::string precision_warning(const Deck& deck);
+
 // A warning if the deck asks for what is known to train badly: an asynchronous schedule whose gradients are more than one
 // update old, under AdamW from the first update on. Empty if not.
 std::string delay_warning(const Deck& deck, int stages);

@@ -69,7 +69,8 @@ Summary Trainer::summarise() {
   const double begin = clock();
   const GemmShape shape = largest_hidden_gemm(model_config(deck_), train_shape(deck_));
   const bool real = !deck_.emulate.enabled;
-  const double rate = real ? measure_gemm_rate<float>(ExecutionSpace(), shape.m, shape.n, shape.k) : 0;
+  const auto measure = precision_of(deck_) == Precision::bf16 ? measure_gemm_rate<bf16> : measure_gemm_rate<float>;
+  const double rate = real ? measure(ExecutionSpace(), shape.m, shape.n, shape.k) : 0;
   const auto rates = first_of_each(gather(comm_.get(), std::vector<double>{rate}));
   const auto active_flops = first_of_each(gather(comm_.get(), std::vector<double>{active_flops_here(*pipeline_)}));
   const auto memory = first_of_each(gather(comm_.get(), std::vector<PlannedMemory>{memory_of(*pipeline_)}));

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/types/bf16.hpp"
+
 namespace minipipe::core {
 
 // Where kernels run: CMake's MINIPIPE_DEVICE, or what Kokkos prefers.
@@ -21,10 +23,9 @@ using HostSpace = Kokkos::HostSpace;
 inline constexpr bool on_host =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible && std::is_same_v<MemorySpace, Kokkos::HostSpace>;
 
-enum class Precision {
-  fp32,
-  bf16,  // reserved
-};
+// In which type activations, their gradients, the weights as passes use them and messages are stored. Parameters, their
+// gradients and the optimizer's moments are fp32 either way.
+enum class Precision { fp32, bf16 };
 
 // Arrays as kernels see them: contiguous, row-major, owned elsewhere. Any contiguous LayoutRight view converts to these.
 using Unmanaged = Kokkos::MemoryTraits<Kokkos::Unmanaged>;
@@ -47,13 +48,24 @@ using OwnedVector = Kokkos::View<T*, Kokkos::LayoutRight, MemorySpace>;
 template <class T>
 using OwnedMatrix = Kokkos::View<T**, Kokkos::LayoutRight, MemorySpace>;
 
-// The type in which sums over values of type T are formed inside kernels.
+// The type in which kernels compute with values stored as T. Also that of what goes with such values but is not stored in
+// reduced precision: vectors of parameters, gradients of parameters, statistics of norms and softmax, losses.
 template <class T>
-struct AccumulateOf {
+struct ComputeOf {
   using type = T;
 };
+template <>
+struct ComputeOf<bf16> {
+  using type = float;
+};
 template <class T>
-using Accumulate = typename AccumulateOf<T>::type;
+using Compute = typename ComputeOf<T>::type;
+
+// The value as T stores it. (Local variables of type bf16 keep compilers from making vector code.)
+template <class T>
+KOKKOS_INLINE_FUNCTION Compute<T> as_stored(Compute<T> value) {
+  return static_cast<Compute<T>>(static_cast<T>(value));
+}
 
 // All elements of a contiguous view as a vector. Takes no ownership.
 template <class View>
