@@ -1,4 +1,5 @@
 // minipipe check and minipipe simulate: what can be known without training.
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -60,7 +61,9 @@ Subject load(const Command& command) {
   core::agree(MPI_COMM_WORLD, [&] {
     if (command.stages < 0) throw InputError("--stages " + std::to_string(command.stages) + ": must be at least 1");
     const int data = subject.deck.parallel.data;
-    const int as_if = command.stages > 0 ? command.stages * data : ranks == 1 ? data : ranks;
+    // On one rank, replicas are planned with a rank for each of their pipeline's.
+    const int alone = data > 1 ? data * std::max(1, subject.deck.parallel.stages / core::chunks_of(subject.deck)) : 1;
+    const int as_if = command.stages > 0 ? command.stages * data : ranks == 1 ? alone : ranks;
     core::check_rules(subject.deck, as_if);
     core::check_plan_header(subject.deck, as_if);
     subject.stages = core::stages_of(subject.deck, as_if);

@@ -120,7 +120,15 @@ void check_replicas_and_stages(Rules& rules, const Deck& deck, int ranks, int st
                 "with parallel.data = " + str(data) + " replicas needs one stage per rank, not " + plural(stages, "stage") +
                     " of each replica on " + plural(ranks / data, "rank") + "; use \"none\", or start " +
                     str(static_cast<std::int64_t>(data) * stages) + " ranks under a schedule with one stage per rank");
-  if (deck.parallel.mode != "sdp") return;
+  // Their passes and evaluations wait for other replicas' parts of a layer; with several stages on a rank, two replicas could
+  // wait for each other's other stage.
+  const std::string& mode = deck.parallel.mode;
+  rules.require(data == 1 || (mode != "fsdp" && mode != "sdp") || static_cast<std::int64_t>(data) * stages <= ranks, "parallel",
+                "mode",
+                "with parallel.data = " + str(data) + " replicas needs one stage per rank, not " + plural(stages, "stage") +
+                    " of each replica on " + plural(ranks / data, "rank") + "; use \"ddp\" or \"zero1\", or start " +
+                    str(static_cast<std::int64_t>(data) * stages) + " ranks under a schedule with one stage per rank");
+  if (mode != "sdp") return;
   if (!deck.schedule.partition.empty()) {
     add_mask_errors(rules, deck, deck.schedule.partition);
   } else if (stages == 1) {

@@ -26,7 +26,8 @@ struct GradientSquares {
 
 // A contiguous run of a model's layers with its parameters, gradients, optimizer state and activation slots.
 // All memory is allocated by the constructor. Work is enqueued on one execution-space instance; the host waits only in
-// complete_output(), update() (for the sums of squares), take_losses() and evaluate() on the last stage.
+// complete_output(), update() (for the sums of squares), take_losses() and evaluate() on the last stage; under sharding and in
+// evaluations under SDP also in passes, for other replicas' parts of a layer.
 // With recomputation a backward computes what it needs again with its own weights: under schedules that update between forward
 // and backward and do not keep old weights, the activations then are those of the backward's weights.
 // Results do not depend on how the model is split, to the last bit, as long as microbatches come in ascending order.

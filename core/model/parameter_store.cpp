@@ -120,8 +120,9 @@ void ParameterStore::initialise_shards(const ExecutionSpace& space, const ModelC
 }
 
 std::shared_ptr<const void> ParameterStore::share_arrays() const {
-  return std::make_shared<const std::array<OwnedVector<float>, 6>>(std::array<OwnedVector<float>, 6>{
-      parameters_, gradients_, layer_weights_[0], layer_weights_[1], layer_gradients_[0], layer_gradients_[1]});
+  return std::make_shared<const std::array<OwnedVector<float>, 7>>(
+      std::array<OwnedVector<float>, 7>{parameters_, gradients_, layer_weights_[0], layer_weights_[1], layer_gradients_[0],
+                                        layer_gradients_[1], evaluation_buffer_});
 }
 
 Vector<float> ParameterStore::layer_weights(int layer) const {

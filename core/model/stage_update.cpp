@@ -32,11 +32,9 @@ double KokkosStage::Implementation::gradient_scale(const std::vector<int>& repli
   return tokens > 0 ? static_cast<double>(rows() * options.window) / static_cast<double>(tokens) : 0.0;
 }
 
-// Where nobody reduces gradients, nobody has weighted them by tokens either.
+// Where there is no exchange, nobody has weighted gradients by tokens.
 double KokkosStage::Implementation::unreduced_scale(std::int64_t update) const {
-  const ReplicaOptions& replication = options.replication;
-  if (exchange != nullptr && !(replication.sdp() && replication.average_period > 0)) return 1.0;
-  return gradient_scale({replication.replica}, update);
+  return exchange != nullptr ? 1.0 : gradient_scale({options.replication.replica}, update);
 }
 
 // Parts of one tensor are added up in their order.

@@ -47,6 +47,17 @@ struct ReplicaExchange::Norm {
   }
 };
 
+void ReplicaExchange::check_layouts(MPI_Comm comm) const {
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(link_.replicas()));
+  check(MPI_Allgather(&fingerprint_, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, comm), "MPI_Allgather among replicas");
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r] != all[0]) {
+      throw RunError("replicas 0 and " + std::to_string(r) +
+                     " disagree about which replica holds what: give all ranks the same deck");
+    }
+  }
+}
+
 std::int64_t ReplicaExchange::tags(const ExchangeLayout& layout) { return tagged_buckets(layout) * phases + 1; }
 
 ReplicaExchange::ReplicaExchange(const ExchangeLayout& layout, const ExchangeArrays& arrays, MPI_Comm comm,
@@ -72,15 +83,7 @@ ReplicaExchange::ReplicaExchange(const ExchangeLayout& layout, const ExchangePla
                    " was given the communicator of rank " + std::to_string(link_.replica()) + " of " +
                    std::to_string(link_.replicas()));
   }
-  std::uint64_t mine = fingerprint(layout);
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(link_.replicas()));
-  check(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, comm), "MPI_Allgather among replicas");
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    if (all[r] != all[0]) {
-      throw RunError("replicas 0 and " + std::to_string(r) +
-                     " disagree about which replica holds what: give all ranks the same deck");
-    }
-  }
+  fingerprint_ = fingerprint(layout);
   sums_.keep(arrays_.owner);
   gathers_.keep(arrays_.owner);
   const auto gather = [](const GatherPlan& plan, int tag, TrafficPurpose purpose, const Vector<float>& from,

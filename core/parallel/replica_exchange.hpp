@@ -54,8 +54,16 @@ class ReplicaExchange : public LayerExchange {
 
   static std::int64_t tags(const ExchangeLayout& layout);
 
-  // The next update's number; 0 at first.
-  void start_at(std::int64_t update) { update_ = update; }
+  // Collective over the same communicator: RunError on all if replicas have other ideas of who holds what.
+  void check_layouts(MPI_Comm comm) const;
+
+  // The next update's number; 0 at first. To be called after weights were set from outside, too.
+  void start_at(std::int64_t update) {
+    update_ = update;
+    forget_fetched();
+  }
+  // The next fetch of each layer gathers it anew.
+  void forget_fetched() { gathered_ = {-1, -1}; }
 
   // A layer that its buffer still holds is not gathered again.
   void fetch(int layer, int next) override;
@@ -105,6 +113,7 @@ class ReplicaExchange : public LayerExchange {
   TransferQueue sums_;
   TransferQueue gathers_;
 
+  std::uint64_t fingerprint_ = 0;
   std::int64_t update_ = 0;
   std::vector<char> begun_;              // by bucket: its sum of this update is
   bool last_backward_ = false;           // some gradient_done of the window's last microbatch has come

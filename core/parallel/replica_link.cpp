@@ -20,7 +20,7 @@ ReplicaLink::ReplicaLink(MPI_Comm comm, int tag_base, std::int64_t tags) : comm_
   check(MPI_Comm_size(comm_, &replicas_), "MPI_Comm_size of the replicas");
   void* value = nullptr;
   int found = 0;
-  check(MPI_Comm_get_attr(comm_, MPI_TAG_UB, &value, &found), "MPI_Comm_get_attr of MPI_TAG_UB");
+  check(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &found), "MPI_Comm_get_attr of MPI_TAG_UB");
   const std::int64_t bound = found != 0 ? *static_cast<int*>(value) : 32767;
   if (tag_base_ + tags - 1 > bound) {
     throw RunError("the exchange among replicas needs " + std::to_string(tag_base_ + tags) +

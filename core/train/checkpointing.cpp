@@ -141,6 +141,12 @@ CheckpointState open_checkpoint(const std::filesystem::path& file, const Deck& d
         "from one "
         "that never stopped\n";
   }
+  if (use == CheckpointUse::resume && deck.parallel.mode == "sdp" && deck.sdp.refresh > 1 &&
+      state.step % deck.sdp.refresh != 0) {
+    *notes += "sdp.refresh = " + std::to_string(deck.sdp.refresh) + ": the checkpoint of update " + std::to_string(state.step) +
+              " is between refreshes, so that what is not held starts newer than it was: the run will differ from one that "
+              "never stopped\n";
+  }
   if (state.step > deck.run.steps) {
     throw InputError(file.string() + ": is of step " + std::to_string(state.step) + ", beyond run.steps = " +
                      std::to_string(deck.run.steps) + "; raise run.steps or resume from an earlier checkpoint");

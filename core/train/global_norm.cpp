@@ -10,7 +10,7 @@ namespace minipipe::core {
 
 namespace {
 
-// Every rank's values on all ranks, in the order of ranks. T is copied byte by byte.
+// Every rank's values on all ranks, in the order of ranks.
 std::vector<TensorSquares> share(MPI_Comm comm, const std::vector<TensorSquares>& mine) {
   int ranks = 1;
   MPI_Comm_size(comm, &ranks);

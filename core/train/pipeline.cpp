@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/comm/agreement.hpp"
 #include "core/comm/delayed_channel.hpp"
 #include "core/comm/mpi_channel.hpp"
 #include "core/train/link_delay.hpp"
@@ -170,8 +171,12 @@ void Pipeline::make_exchange(LocalStage& stage, MPI_Comm replicas) {
   const auto scale = [&model](const std::vector<int>& holders, std::int64_t update) {
     return model.gradient_scale(holders, update);
   };
-  stage.exchange = std::make_unique<ReplicaExchange>(ExchangeLayout(model.replica_layout()), arrays, exchanges_.back().get(),
-                                                     model.space(), scale);
+  // A replica that cannot make its part must not be waited for.
+  agree(exchanges_.back().get(), [&] {
+    stage.exchange = std::make_unique<ReplicaExchange>(ExchangeLayout(model.replica_layout()), arrays, exchanges_.back().get(),
+                                                       model.space(), scale);
+  });
+  stage.exchange->check_layouts(exchanges_.back().get());
   model.attach(*stage.exchange);
 }
 
@@ -270,6 +275,7 @@ std::vector<MicrobatchLoss> Pipeline::evaluate(BatchSource& source, std::int64_t
     stage.switchable->train();
     stage.executor->start_at(state.forwards, state.updates);
     stage.executor->take_log();
+    if (stage.exchange) stage.exchange->forget_fetched();  // what training fetches is told as training's
     for (const MicrobatchLoss& loss : stage.model->take_evaluation_losses()) {
       if (loss.microbatch < microbatches) losses.push_back(loss);
     }

@@ -24,6 +24,8 @@ std::string number(double value) {
 
 ReplicaOptions replica_options(const Deck& deck, const StageLayers& layers, int /*stage*/, int replica) {
   ReplicaOptions options;
+  // A single replica holds everything and exchanges nothing, whatever the mode.
+  if (deck.parallel.data == 1) return options;
   options.mode = deck.parallel.mode == "zero1"  ? ReplicaMode::zero1
                  : deck.parallel.mode == "fsdp" ? ReplicaMode::fsdp
                  : deck.parallel.mode == "sdp"  ? ReplicaMode::sdp

@@ -17,9 +17,9 @@ namespace minipipe::core {
 // Ends a run early and in order. A signal on any rank, or run.time_limit on rank 0, becomes a request; rank 0 then decides
 // where the running segment ends and tells the others, so that the pipe drains at the same microbatch everywhere.
 //
-// Where: a flush schedule drains after every update anyway, so the current update is the last one. An asynchronous schedule
-// goes on to the drain the deck fixes if that is within run.grace seconds, because only then does a resumed run equal one that
-// never stopped; otherwise it drains at the next window and the run says so.
+// Where: a flush schedule drains after every update anyway, so the current update is the last one (with replicas: one of the
+// next). An asynchronous schedule goes on to the drain the deck fixes if that is within run.grace seconds, because only then
+// does a resumed run equal one that never stopped; otherwise it drains at the next window and the run says so.
 //
 // With replicas: no replica may be beyond an end when it hears of it, and replica 0 does not know how far the others are. So
 // they go on only as far as rank 0 has admitted, which is always some updates ahead of it (nobody waits for that: gradients

@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "core/comm/agreement.hpp"
+#include "core/deck/parse.hpp"
 #include "core/deck/print.hpp"
 #include "core/deck/rules.hpp"
 #include "core/io/checkpoint.hpp"
@@ -31,11 +32,10 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
     : deck_(deck),
       comm_(Communicator::duplicate(comm)),
       edges_(Communicator::duplicate(comm)),
-      replicas_(Communicator::split(comm, comm_.rank() % (comm_.size() / deck.parallel.data),
-                                    comm_.rank() / (comm_.size() / deck.parallel.data))),
       build_(build),
       sources_(sources),
       place_(place_of_run(deck, comm_.rank(), comm_.size())),
+      replicas_(Communicator::split(comm, place_.pipeline_rank(), place_.replica())),
       drains_(deck),
       versions_(place_.stages()) {
   check(MPI_Barrier(comm_.get()), "starting together");
@@ -48,8 +48,7 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
   agree(comm_.get(), [&] {
     if (place_.rank != 0) return;
     trace_ = std::make_unique<TraceWriter>(folder_.trace(), trace_attributes(deck_, place_, build_), first_update_ > 0);
-    // Actions have the numbers that a replica gives its microbatches.
-    if (first_update_ > 0) trace_->truncate_to(first_update_, first_update_ * deck_.train.microbatches);
+    if (first_update_ > 0) trace_->truncate_to(first_update_, logged_before_);
   });
 }
 
@@ -95,6 +94,9 @@ void Trainer::restore() {
     const CheckpointState state = open_checkpoint(*file, deck_, &notes);
     load_checkpoint(*file, *pipeline_);
     first_update_ = update_ = state.step;
+    // Actions have the numbers that a replica gives its microbatches: on another grid the old ones would mean others.
+    const std::int64_t done = update_ * deck_.train.microbatches;
+    logged_before_ = done * read_deck(state.deck, file->string()).parallel.data == state.microbatches ? done : 0;
     elapsed_before_s_ = state.elapsed_s;
     notes = "resuming from " + file->string() + ", " + std::to_string(state.step) + " updates done\n" + notes;
   } else if (!deck_.run.resume.empty()) {

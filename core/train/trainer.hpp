@@ -71,10 +71,10 @@ class Trainer {
   Deck deck_;
   Communicator comm_;
   Communicator edges_;
-  Communicator replicas_;  // the ranks that hold the same stages
   BuildInfo build_;
   Sources sources_;
   Place place_;
+  Communicator replicas_;  // the ranks that hold the same stages
   Drains drains_;
   double started_ = 0;
 
@@ -90,8 +90,9 @@ class Trainer {
   std::optional<schedules::Plan> replay_;
   Nap nap_;
 
-  std::int64_t update_ = 0;        // done
-  std::int64_t first_update_ = 0;  // done before this process began
+  std::int64_t update_ = 0;         // done
+  std::int64_t first_update_ = 0;   // done before this process began
+  std::int64_t logged_before_ = 0;  // microbatches of a replica that the log of actions keeps from before
   double elapsed_before_s_ = 0;
   std::int64_t segment_ = 0;
   std::vector<MicrobatchLoss> losses_;        // of the running segment; last stages' ranks

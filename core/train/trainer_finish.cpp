@@ -165,7 +165,9 @@ Summary Trainer::summarise() {
   }
   summary.peak_in_flight.assign(static_cast<std::size_t>(place_.stages()), 0);
   for (const auto& rank : all_peaks) {
-    for (const StagePeak& peak : rank) summary.peak_in_flight[peak.stage] = peak.in_flight;
+    for (const StagePeak& peak : rank) {
+      summary.peak_in_flight[peak.stage] = std::max(summary.peak_in_flight[peak.stage], peak.in_flight);
+    }
   }
   trace_->write_versions({versions_.gaps(), versions_.delays(), versions_.skew()});
   for (std::size_t r = 0; r < memory.size(); ++r) {

@@ -54,6 +54,14 @@ TEST(ReplicaRules, RanksAreReplicasTimesRanksOfAPipeline) {
   EXPECT_EQ(rules_error({"parallel.data=2", "parallel.stages=3"}, 6), "");
   EXPECT_EQ(rules_error({"parallel.data=2", "parallel.stages=3"}, 2), "") << "three stages of each replica in one process";
   EXPECT_EQ(rules_error({"parallel.data=2", "schedule.name=zb-v"}, 4), "");
+  for (const char* mode : {"fsdp", "sdp"}) {
+    const std::string setting = std::string("parallel.mode=") + mode;
+    EXPECT_EQ(rules_error({"parallel.data=2", "parallel.stages=3", setting}, 6), "");
+    expect_refusal({"parallel.data=2", "parallel.stages=3", setting}, 2,
+                   "with parallel.data = 2 replicas needs one stage per rank, not 3 stages of each replica on 1 rank; use "
+                   "\"ddp\" or \"zero1\", or start 6 ranks");
+    expect_refusal({"parallel.data=2", "schedule.name=zb-v", setting}, 4, "not 4 stages of each replica on 2 ranks");
+  }
   EXPECT_EQ(rules_error({"parallel.data=2", "schedule.name=zb-v", "parallel.stages=4"}, 4), "");
   EXPECT_EQ(rules_error({"parallel.data=2", "schedule.name=zb-v", "parallel.stages=4"}, 2), "");
   expect_refusal({"parallel.data=2", "parallel.stages=3"}, 1,
