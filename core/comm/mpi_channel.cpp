@@ -75,7 +75,8 @@ void MpiSendChannel::send(int slot) {
   }
   check(MPI_Isend(buffers_.host_slot(slot), static_cast<int>(buffers_.elements()), MPI_FLOAT, peer_, tag_, comm_, &request),
         "MPI_Isend");
-  if (sent_bytes_ != nullptr) *sent_bytes_ += static_cast<std::int64_t>(buffers_.elements()) * static_cast<std::int64_t>(sizeof(float));
+  if (sent_bytes_ != nullptr)
+    *sent_bytes_ += static_cast<std::int64_t>(buffers_.elements()) * static_cast<std::int64_t>(sizeof(float));
 }
 
 bool MpiSendChannel::sent(int slot) {

@@ -31,14 +31,14 @@ struct Summary {
   double gemm_fraction = unknown;
   double final_loss = unknown;
   double validation_loss = unknown;
-  std::vector<std::uint64_t> peak_bytes;               // by rank
-  std::vector<std::int64_t> version_gap_max;           // by stage, updates
-  std::vector<double> version_gap_mean;                // by stage
-  std::vector<std::int64_t> gradient_delay_max;        // by stage, updates
-  std::vector<double> gradient_delay_mean;             // by stage
-  std::vector<std::int64_t> peak_in_flight;            // by stage, activations of microbatches
-  std::map<std::string, std::vector<double>> seconds;  // purpose -> by rank
-  std::map<std::string, std::vector<std::uint64_t>> bytes;            // of peak_bytes, category -> by rank
+  std::vector<std::uint64_t> peak_bytes;                             // by rank
+  std::vector<std::int64_t> version_gap_max;                         // by stage, updates
+  std::vector<double> version_gap_mean;                              // by stage
+  std::vector<std::int64_t> gradient_delay_max;                      // by stage, updates
+  std::vector<double> gradient_delay_mean;                           // by stage
+  std::vector<std::int64_t> peak_in_flight;                          // by stage, activations of microbatches
+  std::map<std::string, std::vector<double>> seconds;                // purpose -> by rank
+  std::map<std::string, std::vector<std::uint64_t>> bytes;           // of peak_bytes, category -> by rank
   std::map<std::string, std::vector<double>> sent_bytes_per_update;  // purpose -> by rank; without evaluations
   // Idle time in the last segment, by rank of the schedule: before the first backward, between, after the last forward.
   std::map<std::string, std::vector<double>> bubble_seconds;

@@ -54,7 +54,14 @@ HEADER
 
 build_kokkos() { # VARIANT, prints the install prefix on the last line
   local variant=$1 key prefix work
-  key=$({ kokkos_options "$variant"; printf "%s" "${MINIPIPE_CUDA_ARCH:-}"; declare -f write_cuda_shim; c++ --version | head -1; } | sha256sum | cut -c1-10)
+  key=$({
+    kokkos_options "$variant"
+    if [ "$variant" = cuda ]; then
+      printf "%s" "${MINIPIPE_CUDA_ARCH:-sm_80}"
+      declare -f write_cuda_shim
+    fi
+    c++ --version | head -1
+  } | sha256sum | cut -c1-10)
   prefix=$cache/kokkos-3.4.1-$variant-$key
   if [ -f "$prefix/complete" ]; then
     printf '%s\n' "$prefix"

@@ -146,14 +146,16 @@ struct DelayCase {
   std::string name;
   std::vector<std::string> overrides;
   bool alike = true;  // the order of actions does not depend on timing
+  int layers = 4;
 };
 
 class ReplicasDelayed : public ::testing::Test {
  protected:
   void run(const DelayCase& test) {
     SCOPED_TRACE(test.name);
-    std::vector<std::string> overrides = {"model.layers=4", "train.microbatches=2", "run.steps=" + std::to_string(updates),
-                                          "parallel.bucket_mb=0.01", "train.weight_decay=0.1"};
+    std::vector<std::string> overrides = {"model.layers=" + std::to_string(test.layers), "train.microbatches=2",
+                                          "run.steps=" + std::to_string(updates), "parallel.bucket_mb=0.01",
+                                          "train.weight_decay=0.1"};
     overrides.insert(overrides.end(), test.overrides.begin(), test.overrides.end());
     const Deck deck = tests::small_deck(overrides);
     check_masks_of_run(deck, stages_of(deck, size()));
@@ -215,10 +217,11 @@ TEST_F(ReplicasDelayed, two_replicas_of_two_stages) {
   }
   run({"paci, fixed, fsdp", {"parallel.data=2", "schedule.name=paci", "schedule.order=fixed", "parallel.mode=fsdp"}});
   run({"paci, dynamic, backward masking",
-       {"parallel.data=2", "schedule.name=paci", "schedule.order=dynamic", "model.layers=8", "parallel.mode=sdp",
-        "sdp.coverage=0.75", "sdp.masking=backward"},
-       false});
-  run({"1f1b, sdp", {"parallel.data=2", "schedule.name=1f1b", "model.layers=8", "parallel.mode=sdp", "sdp.coverage=0.75"}});
+       {"parallel.data=2", "schedule.name=paci", "schedule.order=dynamic", "parallel.mode=sdp", "sdp.coverage=0.75",
+        "sdp.masking=backward"},
+       false,
+       8});
+  run({"1f1b, sdp", {"parallel.data=2", "schedule.name=1f1b", "parallel.mode=sdp", "sdp.coverage=0.75"}, true, 8});
 }
 
 }  // namespace

@@ -158,7 +158,8 @@ def test_seconds_have_purposes():
     for name, (ranks, _, _) in CASES.items():
         seconds = support.summary(name)["seconds"]
         assert set(seconds) == PURPOSES | {"wall"}, sorted(seconds)
-        assert sum(seconds["exchange"]) > 0, f"{name}: nobody ever waited for other replicas: {seconds}"
+        # Sharded replicas wait within their passes, for layers.
+        assert "fsdp" in name or sum(seconds["exchange"]) > 0, f"{name}: nobody ever waited for other replicas: {seconds}"
         for rank in range(ranks):
             parts = {purpose: seconds[purpose][rank] for purpose in PURPOSES}
             told, wall = sum(parts.values()), seconds["wall"][rank]

@@ -10,8 +10,7 @@ namespace minipipe::core {
 namespace {
 
 std::string text_of(const std::string& name) {
-  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
-  const auto path = root / "inputs" / name;
+  const auto path = std::filesystem::path(MINIPIPE_SOURCE_DIR) / "inputs" / name;
   std::ifstream file(path);
   EXPECT_TRUE(file) << path;
   std::ostringstream text;

@@ -95,6 +95,8 @@ TEST(ReplicaRules, ParameterAverages) {
   expect_refusal(averaged + Settings{"sdp.period=3", "run.steps=42"}, 4,
                  "checkpoint.interval = 20: is not a multiple of sdp.period = 3, and between averages holders have different "
                  "parameters; change one of them, or use 0");
+  expect_refusal(averaged + Settings{"sdp.period=5", "schedule.synchronous_updates=3"}, 4,
+                 "schedule.synchronous_updates = 3: is not a multiple of sdp.period = 5");
   expect_refusal(averaged + Settings{"sdp.period=5", "output.evaluation_interval=4"}, 4,
                  "output.evaluation_interval = 4: is not a multiple of sdp.period = 5");
   expect_refusal(sdp4 + Settings{"sdp.period=2"}, 4, "sdp.period = 2: sdp.sync = \"gradient\" averages at every update; use 1");
