@@ -41,17 +41,17 @@ double distance(const std::vector<float>& one, const std::vector<float>& other) 
   return norm(difference);
 }
 
-// Each stored array adds an error of 2^-8 / sqrt(3) of its size at random. On its way to a gradient a number is stored about
-// 8 times per block and pass: with 4 blocks, some 64 times, so that the errors add up to about sqrt(64) 2^-8 / sqrt(3) = 2 %
-// of a tensor, and more where gradients of many tokens cancel. The bias of keys has no gradient at all in exact arithmetic.
+// Each stored array adds an error of at most 2^-8 of its size, 2^-8 / sqrt(3) at random. On its way to a gradient a number is
+// stored about 8 times per block and pass: with 4 blocks, some 64 times, so that errors add up to 2 % of a tensor or less. (0.3
+// to 1.2 % were measured.)
 TEST(Bf16Stage, GradientsAreThoseOfFloatWithinABand) {
   for (const KokkosStageOptions& options : {small_options(), small_llama()}) {
     const Gradients exact = gradients_of(options, 2), rounded = gradients_of(in_bf16(options), 2);
-    EXPECT_NEAR(rounded.loss, exact.loss, 5e-3);
+    EXPECT_NEAR(rounded.loss, exact.loss, 1e-3);
     EXPECT_NE(rounded.loss, exact.loss);
     for (const auto& [name, values] : exact.tensors) {
       const double relative = distance(rounded.tensors.at(name), values) / norm(values);
-      EXPECT_LT(relative, 0.06) << name;
+      EXPECT_LT(relative, 0.03) << name;
       EXPECT_GT(relative, 1e-4) << name << ": was it computed in fp32?";
     }
   }
@@ -169,9 +169,9 @@ TEST(Bf16Stage, DoubleBufferedAndCorrectedWeightsAreThoseOfFloatWithinABand) {
   for (const WeightRule rule : {WeightRule::double_buffered, WeightRule::corrected}) {
     KokkosStageOptions options = small_options();
     options.weight_rule = rule;
-    options.model.dropout = 0;
+    options.adamw.epsilon = 1e-3;
     const Outcome exact = train(options, 2), rounded = train(in_bf16(options), 2);
-    for (std::size_t i = 0; i < exact.losses.size(); ++i) EXPECT_NEAR(rounded.losses[i], exact.losses[i], 0.02) << i;
+    for (std::size_t i = 0; i < exact.losses.size(); ++i) EXPECT_NEAR(rounded.losses[i], exact.losses[i], 2e-3) << i;
     EXPECT_NE(rounded.losses, exact.losses);
   }
 }
@@ -229,10 +229,13 @@ TEST(Bf16Stage, ReplicasShareMastersInEveryMode) {
   }
 }
 
-// The losses of the full model are those of fp32 within the band of its rounding.
+// The losses of the full model are those of fp32 within the band of its rounding. AdamW's steps divide by the gradients' size,
+// so that errors of tiny gradients are not tiny in the weights: epsilon is large here and above. (1.5e-3 was measured here,
+// 7e-4 above.)
 TEST(Bf16Stage, PartsOfAModelTrainAndEvaluate) {
   for (KokkosStageOptions options : {small_options(), small_llama()}) {
     options.model.dropout = 0;
+    options.adamw.epsilon = 1e-3;
     for (const SdpUnit unit : {SdpUnit::block, SdpUnit::sublayer, SdpUnit::neuron}) {
       for (const bool backward : {false, true}) {
         for (const bool sharded : {false, true}) {
@@ -245,7 +248,7 @@ TEST(Bf16Stage, PartsOfAModelTrainAndEvaluate) {
           const GroupOutcome exact = train_group(options, replication, 3, 0.67);
           const GroupOutcome rounded = train_group(in_bf16(options), replication, 3, 0.67);
           for (std::size_t r = 0; r < 3; ++r) {
-            EXPECT_NEAR(rounded.evaluations[r], exact.evaluations[r], 0.02);
+            EXPECT_NEAR(rounded.evaluations[r], exact.evaluations[r], 5e-3);
             EXPECT_NE(rounded.evaluations[r], exact.evaluations[r]);
           }
         }

@@ -183,7 +183,9 @@ TEST(ReplicaGroup, HoldersStayEqualAndTheFullModelLearns) {
   tied.model.layers = 3;
   tied.activation_slots = 1;
   tied.recompute = Recompute::block;  // a slot is too small for the activations of an evaluated block
-  for (const KokkosStageOptions& family : {small_options(), small_llama(), tied}) {
+  KokkosStageOptions rounded = small_llama();
+  rounded.precision = Precision::bf16;
+  for (const KokkosStageOptions& family : {small_options(), small_llama(), tied, rounded}) {
     for (const SdpUnit unit : all_units) {
       for (const bool backward : {false, true}) {
         for (const bool sharded : {false, true}) {
