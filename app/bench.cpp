@@ -40,6 +40,10 @@ int bench(const Command& command) {
     if (deck.emulate.enabled) {
       throw InputError("emulate.enabled = true: an emulated run computes nothing that could be measured; set it to false");
     }
+    if (deck.parallel.data > 1) {
+      throw InputError("parallel.data = " + std::to_string(deck.parallel.data) +
+                       ": bench measures one replica; add parallel.data=1 parallel.mode=ddp (and leave [sdp] out)");
+    }
     core::check_rules(deck, ranks);
     core::check_repeat(command.repeat);
     check_writable(command.bench_json, "--json");

@@ -59,7 +59,12 @@ Subject load(const Command& command) {
   subject.deck = load_deck(command, MPI_COMM_WORLD);
   subject.speaks = rank == 0;
   core::agree(MPI_COMM_WORLD, [&] {
-    if (command.stages < 0) throw InputError("--stages " + std::to_string(command.stages) + ": must be at least 1");
+    constexpr int most = 1000000;
+    if (command.stages < 0 || command.stages > most || subject.deck.parallel.data > most / std::max(1, command.stages)) {
+      throw InputError("--stages " + std::to_string(command.stages) +
+                       ": must be at least 1, and with parallel.data = " + std::to_string(subject.deck.parallel.data) +
+                       " replicas make " + std::to_string(most) + " ranks at most");
+    }
     const int data = subject.deck.parallel.data;
     // On one rank, replicas are planned with a rank for each of their pipeline's.
     const int alone = data > 1 ? data * std::max(1, subject.deck.parallel.stages / core::chunks_of(subject.deck)) : 1;

@@ -44,7 +44,10 @@ class ShiftedSource : public core::BatchSource {
 
 // A checkpoint is of the model, whatever the grid: where the ranks do not suit the deck's replicas, one replica evaluates.
 core::Deck for_evaluation(core::Deck deck, int ranks) {
-  if (ranks % deck.parallel.data == 0 && (ranks > 1 || deck.parallel.data == 1)) return deck;
+  const int data = deck.parallel.data;
+  const bool gathers = deck.parallel.mode == "fsdp" || deck.parallel.mode == "sdp";
+  const bool fits = ranks % data == 0 && (!gathers || data == 1 || data * core::stages_of(deck, ranks) <= ranks);
+  if (fits && (ranks > 1 || data == 1)) return deck;
   deck.train.microbatches *= deck.parallel.data;
   deck.parallel.data = 1;
   deck.parallel.mode = "ddp";
@@ -71,8 +74,9 @@ int evaluate(const Command& command) {
     if (deck.emulate.enabled) throw InputError("emulate.enabled = true: an emulated run has no model to evaluate");
     if (!command.dump_batch.empty() && deck.parallel.data > 1) {
       throw InputError("--dump-batch " + command.dump_batch +
-                       ": one replica has the whole batch; add parallel.data=1 (a "
-                       "checkpoint loads under any grid)");
+                       ": one replica has the whole batch; start it on one rank, or add parallel.data=1 "
+                       "train.microbatches=" +
+                       std::to_string(deck.train.microbatches * deck.parallel.data) + " (a checkpoint loads under any grid)");
     }
     const auto found = core::find_checkpoint(command.checkpoint, "--checkpoint",
                                              std::filesystem::path(deck.output.directory) / "checkpoints", &notes);

@@ -32,7 +32,9 @@ ReplicaOptions replica_options(const Deck& deck, const StageLayers& layers, int 
                                                 : ReplicaMode::ddp;
   options.replicas = deck.parallel.data;
   options.replica = replica;
-  options.bucket_floats = std::max<std::int64_t>(1, static_cast<std::int64_t>(deck.parallel.bucket_mb * (1 << 20) / 4));
+  // Beyond what one message can count, larger buckets mean nothing.
+  const double floats = std::min(deck.parallel.bucket_mb * (1 << 20) / sizeof(float), 2147483647.0);
+  options.bucket_floats = std::max<std::int64_t>(1, static_cast<std::int64_t>(floats));
   options.reduce_per_microbatch = deck.parallel.fsdp_reduce == "microbatch";
   if (!options.sdp()) return options;
   options.unit = deck.sdp.unit == "neuron" ? SdpUnit::neuron : deck.sdp.unit == "sublayer" ? SdpUnit::sublayer : SdpUnit::block;
