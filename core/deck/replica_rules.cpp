@@ -93,6 +93,8 @@ void check_replication(Rules& rules, const Deck& deck) {
     check_unused(rules, deck);
   }
   check_muon(rules, deck);
+  rules.require(deck.parallel.fsdp_reduce == "microbatch" || !sharding(deck).empty(), "parallel", "fsdp_reduce",
+                "is for gradients in shards (parallel.mode = \"fsdp\", or sdp.fsdp = true); leave it out");
   rules.require(mode == "ddp" || schedules::weight_rule(deck.schedule.name) == schedules::WeightRule::current, "parallel",
                 "mode",
                 "schedule.name = " + quoted(deck.schedule.name) +

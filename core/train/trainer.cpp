@@ -56,10 +56,20 @@ Trainer::~Trainer() = default;
 
 double Trainer::clock() const { return MPI_Wtime() - started_; }
 
+// A run goes on in its own folder. Resumed from a file of another run, it is a new one there: what the folder holds is moved
+// away.
+bool Trainer::continues_here() const {
+  const std::filesystem::path wanted = deck_.run.resume;
+  if (wanted == "latest") return true;
+  std::error_code error;
+  return !wanted.empty() &&
+         std::filesystem::equivalent(wanted.parent_path().empty() ? "." : wanted.parent_path(), folder_.checkpoints(), error);
+}
+
 void Trainer::open_output() {
   folder_.folder = deck_.output.directory;
   if (place_.rank != 0) return;
-  folder_ = prepare_output_folder(deck_.output.directory, !deck_.run.resume.empty());
+  folder_ = prepare_output_folder(deck_.output.directory, continues_here());
   if (folder_.moved_to) std::cout << "results of an earlier run were moved to " << folder_.moved_to->string() << std::endl;
 }
 

@@ -49,6 +49,7 @@ class Trainer {
  private:
   void set_up(const Sources& sources);
   void open_output();
+  bool continues_here() const;
   void restore();
   void load_replay();
   std::map<int, std::unique_ptr<schedules::Policy>> policies_for(std::int64_t first_update, std::int64_t end_update) const;

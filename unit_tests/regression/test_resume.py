@@ -82,6 +82,17 @@ def test_from_a_file():
         assert_same_tail(f"{schedule}_whole", f"{schedule}_from_4", 4)
 
 
+def test_a_file_of_another_run():
+    # What the folder held is another run's: it is moved away, not mixed with this one.
+    support.train(1, "taken", {"run.steps": 2})
+    file = str(support.checkpoint("flush_whole", 4))
+    result = support.train(1, "taken", {**COMMON, "run.resume": file})
+    support.assert_contains(result.output, "results of an earlier run were moved to", "previous.1")
+    assert_same_tail("flush_whole", "taken", 4)
+    assert support.read_trace("taken/previous.1")["step"].tolist() == [1, 2]
+    assert support.checkpoints("taken")[0] == support.checkpoint("taken", 8), support.checkpoints("taken")
+
+
 def test_other_ranks():
     file = str(support.checkpoint("flush_whole", 4))
     for ranks in (1, 2):
@@ -101,4 +112,4 @@ def test_broken_latest():
 
 
 if __name__ == "__main__":
-    support.main([test_flush, test_paci, test_from_a_file, test_other_ranks, test_broken_latest])
+    support.main([test_flush, test_paci, test_from_a_file, test_a_file_of_another_run, test_other_ranks, test_broken_latest])

@@ -259,6 +259,8 @@ TEST(ReplicaRules, ValuesOfTheKeys) {
   EXPECT_THAT(read_error("[sdp]\nperiod = 0\n"), HasSubstr(">= 1"));
   EXPECT_THAT(read_error("[parallel]\nbucket_mb = 0\n"), HasSubstr("> 0"));
   EXPECT_THAT(read_error("[parallel]\nfsdp_reduce = \"never\"\n"), HasSubstr("microbatch | window"));
+  expect_refusal({"parallel.mode=zero1", "parallel.data=2", "parallel.fsdp_reduce=window"}, 2,
+                 "parallel.fsdp_reduce = \"window\": is for gradients in shards");
   const Deck defaults;
   EXPECT_EQ(defaults.parallel.mode, "ddp");
   EXPECT_EQ(defaults.parallel.bucket_mb, 4.0);
