@@ -272,8 +272,11 @@ TEST(ParallelWhole, calls_out_of_turn_are_errors) {
 TEST(ParallelWhole, replicas_must_agree_about_the_layout) {
   const Communicator comm = Communicator::duplicate(MPI_COMM_WORLD);
   MadeUp made = make_layout(ReplicaWorld::with_place({}, comm), true);
+  const ReplicaWorld alike(made, false);
+  EXPECT_NO_THROW(alike.exchange->check_layouts(comm.get()));
   if (comm.rank() == 1) std::swap(made.layout.buckets[4].holders, made.layout.buckets[6].holders);
-  EXPECT_THROW(ReplicaWorld(made, false), RunError);
+  const ReplicaWorld different(made, false);
+  EXPECT_THROW(different.exchange->check_layouts(comm.get()), RunError);
 }
 
 // The message is larger than what MPI sends ahead, so it is under way for good.
