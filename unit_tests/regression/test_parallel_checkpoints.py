@@ -2,6 +2,7 @@
 
 import json
 
+import h5py
 import numpy as np
 
 import support
@@ -56,7 +57,13 @@ def test_evaluation():
 def test_evaluation_of_another_deck():
     # A grid that the ranks do not suit, and a batch that is not the stored one, do not matter to an evaluation.
     told = support.summary("ddp")["validation_loss"]
-    for ranks, changes in ((1, {"parallel.data": 2}), (1, {"parallel.data": 1}), (2, {"parallel.data": 2, "parallel.mode": "zero1"})):
+    for ranks, changes in (
+        (1, {"parallel.data": 2}),
+        (1, {"parallel.data": 1}),
+        (2, {"parallel.data": 2, "parallel.mode": "zero1"}),
+        # Training refuses this: two stages of each replica on one rank.
+        (2, {"parallel.data": 2, "parallel.stages": 2, "parallel.mode": "fsdp"}),
+    ):
         result = evaluate(ranks, "ddp", {**DECK, "train.microbatches": 4, **changes})
         assert result["validation_loss"] == told, f"{changes}: {result}, written at {told}"
 
@@ -110,6 +117,31 @@ def test_other_grids():
     assert_tail("2x2", "2x2_on_2", 0)
 
 
+def actions_of(out, rank):
+    """{kind: numbers in the order of the log} of the computations and updates of a rank with one stage."""
+    with h5py.File(f"{out}/trace.h5") as file:
+        actions = file[f"ranks/{rank}/actions"]
+        kinds = [kind.decode() if isinstance(kind, bytes) else str(kind) for kind in actions["kind"][...]]
+        numbers = actions["microbatch"][...].tolist()
+    return {kind: [n for k, n in zip(kinds, numbers) if k == kind] for kind in ("F", "B", "U")}
+
+
+def test_action_log_of_a_moved_run():
+    changes = {**DECK, "run.steps": 4, "checkpoint.interval": 2, "output.evaluation_interval": 0, "parallel.data": 1}
+    support.train(1, "moved", {**changes, "train.microbatches": 4})
+    file = str(support.checkpoint("moved", 2))
+    # The same grid: the log is that of a run that never stopped.
+    support.train(1, "moved", {**changes, "train.microbatches": 4, "run.resume": file})
+    whole = {"F": list(range(16)), "B": list(range(16)), "U": list(range(4))}
+    assert actions_of("moved", 0) == whole, actions_of("moved", 0)
+    # Another grid: a replica's microbatches have other numbers, so that the log begins anew.
+    support.train(2, "moved", {**changes, "parallel.data": 2, "train.microbatches": 2, "run.resume": file})
+    later = list(range(4, 8))
+    for rank in (0, 1):
+        assert actions_of("moved", rank) == {"F": later, "B": later, "U": [2, 3]}, actions_of("moved", rank)
+    assert support.read_trace("moved")["step"].tolist() == [1, 2, 3, 4]
+
+
 def test_another_product_is_refused():
     file = str(support.checkpoint("ddp", 3))
     for ranks, changes, remedy in (
@@ -130,6 +162,7 @@ if __name__ == "__main__":
             test_evaluation_of_another_deck,
             test_other_modes_of_the_same_grid,
             test_other_grids,
+            test_action_log_of_a_moved_run,
             test_another_product_is_refused,
         ]
     )
