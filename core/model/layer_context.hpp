@@ -20,6 +20,7 @@ struct LayerContext {
   std::uint64_t seed = 0;
   std::int64_t microbatch = 0;
   bool training = true;          // false: no dropout
+  double balance_scale = 0.0;    // mixtures of experts: factor of their load-balancing loss in the gradients of this microbatch
   ConstMatrix<double> rotary{};  // rotary positions only: the table of core/kernels/rotary.hpp for the sequence
 
   int rows() const { return shape.rows(); }

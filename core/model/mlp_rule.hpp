@@ -8,7 +8,7 @@ namespace minipipe::core {
 // rounded up to a multiple of 256 (the rule of the published code). Standard library only: the deck's rules need it too.
 inline int mlp_width(const std::string& family, int width, int hidden) {
   if (hidden > 0) return hidden;
-  if (family != "llama") return 4 * width;
+  if (family != "llama" && family != "hybrid") return 4 * width;
   constexpr int multiple = 256;
   return (8 * width / 3 + multiple - 1) / multiple * multiple;
 }

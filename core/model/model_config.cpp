@@ -11,7 +11,8 @@ void require(bool good, const std::string& key, const std::string& value, const 
   if (!good) throw InputError(key + " = " + value + ": " + remedy);
 }
 
-bool is_llama(const ModelConfig& model) { return model.family == "llama"; }
+bool is_hybrid(const ModelConfig& model) { return model.family == "hybrid"; }
+bool is_llama(const ModelConfig& model) { return model.family == "llama" || is_hybrid(model); }
 
 void require_positive(const char* key, int value) { require(value > 0, key, std::to_string(value), "must be at least 1"); }
 
@@ -25,6 +26,33 @@ Architecture architecture(const ModelConfig& model) {
 int kv_heads(const ModelConfig& model) { return model.kv_heads > 0 ? model.kv_heads : model.heads; }
 
 int hidden_width(const ModelConfig& model) { return mlp_width(model.family, model.width, model.hidden); }
+
+int expert_width(const ModelConfig& model) {
+  constexpr int whole = 16;
+  if (model.expert_hidden > 0) return model.expert_hidden;
+  return (hidden_width(model) / model.expert_choices + whole - 1) / whole * whole;
+}
+
+LayerKind layer_kind(const ModelConfig& model, int block) {
+  if (model.pattern.empty()) return LayerKind::transformer;
+  switch (model.pattern.at(static_cast<std::size_t>(block))) {
+    case '*':
+      return LayerKind::attention;
+    case '-':
+      return LayerKind::mlp;
+    case '#':
+      return LayerKind::experts;
+    case 'M':
+      return LayerKind::state_space;
+    default:
+      throw InputError("model.pattern = \"" + model.pattern + "\": unknown letter at position " + std::to_string(block + 1));
+  }
+}
+
+const char* name_of(LayerKind kind) {
+  constexpr const char* names[layer_kinds] = {"transformer", "attention", "mlp", "experts", "state_space"};
+  return names[static_cast<int>(kind)];
+}
 
 void validate(const ModelConfig& model, const TrainShape& shape, int stages) {
   require(model.family == "gpt2" || is_llama(model), "model.family", "\"" + model.family + "\"",
