@@ -7,6 +7,8 @@ BlockActivations block_activations(BlockLayout& layout, const ModelConfig& model
   BlockActivations at;
   if (share.attention) at.attention = attention_activations(layout, model, shape, recompute);
   if (share.mlp) at.mlp = mlp_activations(layout, model, shape, recompute, share);
+  if (share.experts) at.experts = experts_activations(layout, model, shape, recompute);
+  if (share.state_space) at.state_space = state_space_activations(layout, model, shape, recompute);
   at.recompute = recompute;
   at.share = share;
   return at;
@@ -17,6 +19,8 @@ BlockGradients block_gradients(BlockLayout& layout, const ModelConfig& model, co
   BlockGradients at;
   if (share.attention) at.attention = attention_gradients(layout, model, shape);
   if (share.mlp) at.mlp = mlp_gradients(layout, model, shape, share);
+  if (share.experts) at.experts = experts_gradients(layout, model, shape);
+  if (share.state_space) at.state_space = state_space_gradients(layout, model, shape);
   return at;
 }
 
@@ -28,11 +32,34 @@ void block_forward(const LayerContext& context, int block, const BlockTensors<T>
                                 at.share.mlp ? memory.matrix(at.mlp.input, context.model.width) : out);
   }
   if (at.share.mlp) mlp_branch_forward<T>(context, block, weights.mlp, at.mlp, memory, out);
+  if (at.share.experts) experts_branch_forward<T>(context, block, weights.experts, at.experts, memory, out);
+  if (at.share.state_space) state_space_branch_forward<T>(context, block, weights.state_space, at.state_space, memory, out);
 }
+
+namespace {
+
+// Of the branches that only hybrids have.
+template <class T>
+void hybrid_backward_input(const LayerContext& context, int block, const BlockTensors<T>& weights, const BlockActivations& at,
+                           const BlockGradients& work, const BlockMemory<T>& memory, Matrix<T> gradient) {
+  const bool again = at.recompute == Recompute::block;
+  if (at.share.experts) {
+    if (again) experts_activate<T>(context, weights.experts, at.experts, memory);
+    experts_branch_backward_input<T>(context, block, weights.experts, at.experts, work.experts, memory, gradient);
+  }
+  if (at.share.state_space) {
+    if (again) state_space_activate<T>(context, weights.state_space, at.state_space, memory);
+    state_space_branch_backward_input<T>(context, block, weights.state_space, at.state_space, work.state_space, memory,
+                                         gradient);
+  }
+}
+
+}  // namespace
 
 template <class T>
 void block_backward_input(const LayerContext& context, int block, const BlockTensors<T>& weights, const BlockActivations& at,
                           const BlockGradients& work, const BlockMemory<T>& memory, Matrix<T> gradient) {
+  hybrid_backward_input<T>(context, block, weights, at, work, memory, gradient);
   const bool attention = at.share.attention, mlp = at.share.mlp;
   if (attention && at.recompute == Recompute::block && mlp) {
     attention_branch_forward<T>(context, block, weights.attention, at.attention, memory,
@@ -53,6 +80,10 @@ void block_backward_weight(const LayerContext& context, const BlockTensors<Compu
   if (at.share.mlp_trained) mlp_branch_backward_weight<T>(context, gradients.mlp, at.mlp, work.mlp, memory);
   if (at.share.attention_trained) {
     attention_branch_backward_weight<T>(context, gradients.attention, at.attention, work.attention, memory);
+  }
+  if (at.share.experts) experts_branch_backward_weight<T>(context, gradients.experts, at.experts, work.experts, memory);
+  if (at.share.state_space) {
+    state_space_branch_backward_weight<T>(context, gradients.state_space, at.state_space, work.state_space, memory);
   }
 }
 

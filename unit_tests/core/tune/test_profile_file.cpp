@@ -154,5 +154,19 @@ TEST(DeckProfile, EmulatedStagesShareTheirTimeAmongTheirLayers) {
                                      "parallel.stages=2", "emulate.stage_factors=[2.5,1.5]"));
 }
 
+TEST(DeckProfile, LayersOfAHybridShareByTheCostOfTheirKind) {
+  Deck deck;
+  deck.model.family = "hybrid";
+  deck.model.pattern = "-*-*";
+  deck.model.layers = 4;
+  deck.model.hidden = 8 * deck.model.width;
+  deck.emulate.enabled = true;
+  const auto profile = deck_profile(deck, 2);
+  EXPECT_EQ(profile.pattern, "-*-*");
+  // 24 and 4.5 squares of the width: the scores of 64 tokens are one half.
+  EXPECT_NEAR(profile.layers[0].forward / profile.layers[1].forward, 24 / 4.5, 1e-12);
+  EXPECT_NEAR(profile.layers[2].forward + profile.layers[3].forward, deck.emulate.forward_ms, 1e-12);
+}
+
 }  // namespace
 }  // namespace minipipe::core
