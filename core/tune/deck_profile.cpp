@@ -4,8 +4,6 @@
 #include <numeric>
 #include <sstream>
 
-#include "core/model/partition.hpp"
-#include "core/train/options.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -21,7 +19,7 @@ std::string list(const std::vector<T>& values) {
 }
 }  // namespace
 
-schedules::CostProfile deck_profile(const Deck& deck, int stages) {
+schedules::CostProfile deck_profile(const Deck& deck, int stages, const std::vector<double>& relative_costs) {
   if (!deck.emulate.enabled) {
     throw InputError(
         "tune: the deck does not say what its layers cost; measure them with mpirun -n N minipipe profile DECK --out FILE.h5\n"
@@ -31,8 +29,7 @@ schedules::CostProfile deck_profile(const Deck& deck, int stages) {
   profile.name = deck.run.name;
   const std::string& pattern = deck.model.pattern;
   profile.pattern = pattern.empty() ? std::string(static_cast<std::size_t>(deck.model.layers), 'T') : pattern;
-  // The layers of a stage share its time as their matrix products.
-  const std::vector<double> costs = layer_costs(model_config(deck), deck.train.sequence).blocks;
+  const std::vector<double> costs = relative_costs.empty() ? std::vector<double>(profile.pattern.size(), 1.0) : relative_costs;
   std::vector<int> partition = deck.schedule.partition;
   if (partition.empty()) partition = schedules::uniform_partition(deck.model.layers, stages);
   for (std::size_t s = 0; s < partition.size(); ++s) {

@@ -159,13 +159,12 @@ TEST(DeckProfile, LayersOfAHybridShareByTheCostOfTheirKind) {
   deck.model.family = "hybrid";
   deck.model.pattern = "-*-*";
   deck.model.layers = 4;
-  deck.model.hidden = 8 * deck.model.width;
   deck.emulate.enabled = true;
-  const auto profile = deck_profile(deck, 2);
+  const auto profile = deck_profile(deck, 2, {3, 1, 3, 2});
   EXPECT_EQ(profile.pattern, "-*-*");
-  // 24 and 4.5 squares of the width: the scores of 64 tokens are one half.
-  EXPECT_NEAR(profile.layers[0].forward / profile.layers[1].forward, 24 / 4.5, 1e-12);
-  EXPECT_NEAR(profile.layers[2].forward + profile.layers[3].forward, deck.emulate.forward_ms, 1e-12);
+  EXPECT_DOUBLE_EQ(profile.layers[0].forward, 0.75 * deck.emulate.forward_ms);
+  EXPECT_DOUBLE_EQ(profile.layers[1].forward, 0.25 * deck.emulate.forward_ms);
+  EXPECT_DOUBLE_EQ(profile.layers[3].backward_input, 0.2 * deck.emulate.backward_ms);
 }
 
 }  // namespace
