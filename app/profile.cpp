@@ -16,27 +16,49 @@ namespace minipipe::app {
 
 namespace {
 
-void print_times(const char* name, const core::LayerTimes& times) {
-  std::printf("%-16s %14.4f %14.4f %14.4f %14.4f\n", name, 1e3 * times.embedding, 1e3 * times.block, 1e3 * times.head,
-              1e3 * times.received);
+using core::LayerKind;
+
+std::vector<LayerKind> kinds_of(const core::Profile& profile) {
+  std::vector<LayerKind> kinds;
+  for (int k = 0; k < core::layer_kinds; ++k) {
+    if (profile.has(static_cast<LayerKind>(k))) kinds.push_back(static_cast<LayerKind>(k));
+  }
+  return kinds;
+}
+
+void print_times(const char* name, const core::LayerTimes& times, const std::vector<LayerKind>& kinds) {
+  std::printf("%-16s %14.4f", name, 1e3 * times.embedding);
+  for (const LayerKind kind : kinds) std::printf(" %14.4f", 1e3 * times.of(kind));
+  std::printf(" %14.4f %14.4f\n", 1e3 * times.head, 1e3 * times.received);
 }
 
 void print(const core::Profile& profile) {
   const core::RankProfile mean = profile.mean();
-  std::printf("mean of %zu ranks, ms per microbatch or update\n", profile.ranks.size());
-  std::printf("%-16s %14s %14s %14s %14s\n", "", "embedding", "one block", "head", "message in");
-  print_times("forward", mean.forward);
-  print_times("backward", mean.backward);
-  print_times("input gradient", mean.backward_input);
-  print_times("weight gradient", mean.backward_weight);
-  print_times("update", mean.update);
+  const auto kinds = kinds_of(profile);
+  std::printf("mean of %zu ranks, ms per microbatch or update of one layer\n%-16s %14s", profile.ranks.size(), "", "embedding");
+  for (const LayerKind kind : kinds) std::printf(" %14s", core::name_of(kind));
+  std::printf(" %14s %14s\n", "head", "message in");
+  print_times("forward", mean.forward, kinds);
+  print_times("backward", mean.backward, kinds);
+  print_times("input gradient", mean.backward_input, kinds);
+  print_times("weight gradient", mean.backward_weight, kinds);
+  print_times("update", mean.update, kinds);
+  std::printf("%-16s %14lld", "parameters", static_cast<long long>(profile.embedding.parameters));
+  for (const LayerKind kind : kinds) {
+    std::printf(" %14lld", static_cast<long long>(profile.layers[static_cast<std::size_t>(kind)].parameters));
+  }
+  std::printf(" %14lld\n", static_cast<long long>(profile.head.parameters));
+  if (!profile.undetermined.empty()) {
+    std::printf("  not told apart, charged to the first: %s\n", profile.undetermined.c_str());
+  }
   std::printf("  timed stages differ from the sum of their layers by %.1f %% at most\n", 100 * mean.residual);
   if (mean.residual > 0.1) {
     std::printf("  warning: so large a difference means that something else used the machine; measure again when it is idle\n");
   }
-  if (profile.block_parameters > 0) {
-    std::printf("  update %.4f ns per parameter of a block\n",
-                1e9 * mean.update.block / static_cast<double>(profile.block_parameters));
+  for (const LayerKind kind : kinds) {
+    const auto parameters = static_cast<double>(profile.layers[static_cast<std::size_t>(kind)].parameters);
+    std::printf("  update %.4f ns per parameter of a layer of kind %s\n", 1e9 * mean.update.of(kind) / parameters,
+                core::name_of(kind));
   }
   if (profile.ranks.size() == 1) {
     std::printf("  links were not measured: one rank. They count as free; run with mpirun -n N to measure them.\n");

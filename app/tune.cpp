@@ -84,12 +84,12 @@ void load_measured(const TuneCommand& tune, Subject& subject) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (!difference.empty() && rank == 0) std::cerr << "warning: " << difference << std::endl;
-  const auto layers = static_cast<int>(subject.deck.model.layers);
+  const core::ModelConfig model = core::model_config(subject.deck);
   // Plans split the backward, PACI does not.
-  subject.milliseconds = core::tuner_costs(profile, layers, tune.schedule != "paci");
+  subject.milliseconds = core::tuner_costs(profile, model, tune.schedule != "paci");
   subject.milliseconds.name = subject.deck.run.name;
   subject.machine = core::tuner_machine(profile);
-  subject.update_ms = core::tuner_update(profile, layers, std::max(1, tune.devices > 0 ? tune.devices : subject.devices));
+  subject.update_ms = core::tuner_update(profile, model, std::max(1, tune.devices > 0 ? tune.devices : subject.devices));
 }
 
 Subject load(const TuneCommand& tune, const Command& command) {

@@ -12,6 +12,7 @@
 #include "core/profile/link_probe.hpp"
 #include "core/profile/machine.hpp"
 #include "core/profile/probe.hpp"
+#include "core/profile/probe_stages.hpp"
 #include "core/train/gather.hpp"
 #include "core/train/options.hpp"
 
@@ -22,42 +23,46 @@ namespace {
 constexpr int rounds = 3;  // visits of each probe, so that a disturbance of some seconds spoils no probe wholly
 
 struct Probed {
-  StageLayers layers;
+  ProbeStage stage;
+  LayerCounts counts;
   ProbeSamples whole, split;
 };
 
-// Stages that tell the layers apart: each kind of stage with one block and with as many as a stage of the deck has. What a
-// block costs depends on what else is in the caches, so the larger of the two is as large as the real one.
 std::vector<Probed> stages_to_time(const Deck& deck, int stages) {
-  int blocks = 2;
-  for (const StageLayers& stage : stage_layers(deck, stages)) blocks = std::max(blocks, stage.blocks);
+  int longest = 1;
+  for (const StageLayers& stage : stage_layers(deck, stages)) longest = std::max(longest, stage.blocks);
   std::vector<Probed> probes;
-  for (const int b : {1, blocks}) {
-    probes.push_back({{true, 0, b, true}, {}, {}});
-    if (deck.model.tied) continue;
-    probes.push_back({{true, 0, b, false}, {}, {}});
-    probes.push_back({{false, 0, b, false}, {}, {}});
-    probes.push_back({{false, 0, b, true}, {}, {}});
+  for (const ProbeStage& stage : probe_stages(model_config(deck), longest)) {
+    const ModelConfig model = with_layers(model_config(deck), stage.layers.first_block + stage.layers.blocks);
+    probes.push_back({stage, count_layers(model, stage.layers), {}, {}});
   }
   return probes;
 }
 
-LayerTimes solve(const std::vector<Probed>& probes, ProbeSamples Probed::*samples, double ActionSeconds::*kind,
-                 Receives receives, double* residual) {
-  std::vector<StageTiming> timings;
-  // Large stages miss the caches more often than one block does: the sums must be right for stages of the real size.
-  constexpr double small_weight = 0.1;
-  const int largest = probes.back().layers.blocks;
-  for (const Probed& probe : probes) {
-    timings.push_back({probe.layers, (probe.*samples).medians().*kind, probe.layers.blocks == largest ? 1.0 : small_weight});
+struct Solver {
+  const std::vector<Probed>& probes;
+  double residual = 0;       // largest relative difference of a large stage
+  std::string undetermined;  // of all kinds of work
+
+  LayerTimes operator()(const char* name, ProbeSamples Probed::*samples, double ActionSeconds::*kind, Receives receives) {
+    std::vector<StageTiming> timings;
+    // Large stages miss the caches more often than one block does: the sums must be right for stages of the real size.
+    constexpr double small_weight = 0.1;
+    for (const Probed& probe : probes) {
+      timings.push_back({probe.counts, (probe.*samples).medians().*kind, probe.stage.large ? 1.0 : small_weight});
+    }
+    const LayerSolution solution = solve_layers(timings, receives);
+    for (std::size_t i = 0; i < timings.size(); ++i) {
+      if (!probes[i].stage.large) continue;
+      const double sum = stage_seconds(solution.times, timings[i].layers, receives);
+      residual = std::max(residual, std::abs(sum / timings[i].seconds - 1));
+    }
+    for (const std::string& group : solution.undetermined) {
+      undetermined += (undetermined.empty() ? "" : "; ") + std::string(name) + ": " + group;
+    }
+    return solution.times;
   }
-  const LayerTimes times = solve_layers(timings, receives);
-  for (const StageTiming& timing : timings) {
-    if (timing.layers.blocks < largest) continue;
-    *residual = std::max(*residual, std::abs(stage_seconds(times, timing.layers, receives) / timing.seconds - 1));
-  }
-  return times;
-}
+};
 
 double seconds_of_update(const Deck& deck, int stages, const StageLayers& layers, WeightRule rule, BatchSource& source,
                          MPI_Comm comm) {
@@ -81,24 +86,28 @@ double seconds_of_copy(const Deck& deck) {
   return seconds[copies / 2];
 }
 
-RankProfile measure_rank(const Deck& deck, int stages, BatchSource& source, MPI_Comm comm) {
+// `undetermined` depends on the stages alone, not on their times.
+RankProfile measure_rank(const Deck& deck, int stages, BatchSource& source, MPI_Comm comm, std::string& undetermined) {
   std::vector<Probed> probes = stages_to_time(deck, stages);
   for (int round = 0; round < rounds; ++round) {
     for (Probed& probe : probes) {
-      run_probe(deck, {stages, probe.layers, false, WeightRule::current}, source, comm, probe.whole);
-      run_probe(deck, {stages, probe.layers, true, WeightRule::current}, source, comm, probe.split);
+      run_probe(deck, {stages, probe.stage.layers, false, WeightRule::current}, source, comm, probe.whole);
+      run_probe(deck, {stages, probe.stage.layers, true, WeightRule::current}, source, comm, probe.split);
     }
   }
   RankProfile result;
-  double* residual = &result.residual;
-  result.forward = solve(probes, &Probed::whole, &ActionSeconds::forward, Receives::activation, residual);
-  result.backward = solve(probes, &Probed::whole, &ActionSeconds::backward, Receives::gradient, residual);
-  result.backward_input = solve(probes, &Probed::split, &ActionSeconds::backward_input, Receives::gradient, residual);
-  result.backward_weight = solve(probes, &Probed::split, &ActionSeconds::backward_weight, Receives::nothing, residual);
-  result.update = solve(probes, &Probed::whole, &ActionSeconds::update, Receives::nothing, residual);
+  Solver solve{probes, 0, ""};
+  result.forward = solve("forward", &Probed::whole, &ActionSeconds::forward, Receives::activation);
+  result.backward = solve("backward", &Probed::whole, &ActionSeconds::backward, Receives::gradient);
+  result.backward_input = solve("input gradient", &Probed::split, &ActionSeconds::backward_input, Receives::gradient);
+  result.backward_weight = solve("weight gradient", &Probed::split, &ActionSeconds::backward_weight, Receives::nothing);
+  result.update = solve("update", &Probed::whole, &ActionSeconds::update, Receives::nothing);
+  result.residual = solve.residual;
+  undetermined = solve.undetermined;
 
-  const StageLayers layers = probes.back().layers;
-  const auto parameters = static_cast<double>(buffer_floats(parameter_list(model_config(deck), layers)));
+  const StageLayers layers = probes.back().stage.layers;
+  const ModelConfig model = with_layers(model_config(deck), layers.first_block + layers.blocks);
+  const auto parameters = static_cast<double>(buffer_floats(parameter_list(model, layers)));
   const double plain = seconds_of_update(deck, stages, layers, WeightRule::current, source, comm);
   const double copying = seconds_of_update(deck, stages, layers, WeightRule::double_buffered, source, comm);
   const double correcting = seconds_of_update(deck, stages, layers, WeightRule::corrected, source, comm);
@@ -108,10 +117,32 @@ RankProfile measure_rank(const Deck& deck, int stages, BatchSource& source, MPI_
   return result;
 }
 
-std::int64_t parameters_in(const Deck& deck, const StageLayers& layers) {
-  std::int64_t sum = 0;
-  for (const ParameterEntry& entry : parameter_list(model_config(deck), layers)) sum += static_cast<std::int64_t>(entry.size);
-  return sum;
+LayerBytes bytes_of(const Deck& deck, int stages, const StageLayers& layers) {
+  KokkosStageOptions options = probe_options(deck, {stages, layers, false, WeightRule::current});
+  LayerBytes bytes;
+  for (const ParameterEntry& entry : parameter_list(options.model, layers)) {
+    bytes.parameters += static_cast<std::int64_t>(entry.size);
+  }
+  // What one more microbatch in flight takes.
+  options.activation_slots = 2;
+  bytes.activations = static_cast<std::int64_t>(planned_memory(options).activations);
+  options.activation_slots = 1;
+  bytes.activations -= static_cast<std::int64_t>(planned_memory(options).activations);
+  return bytes;
+}
+
+LayerBytes difference(const LayerBytes& more, const LayerBytes& less) {
+  return {more.parameters - less.parameters, std::max<std::int64_t>(0, more.activations - less.activations)};
+}
+
+void fill_bytes(const Deck& deck, int stages, Profile& profile) {
+  const ModelConfig model = model_config(deck);
+  for (int b = model.layers - 1; b >= 0; --b) {
+    profile.layers[static_cast<std::size_t>(layer_kind(model, b))] = bytes_of(deck, stages, {false, b, 1, false});
+  }
+  const LayerBytes with_embedding = bytes_of(deck, stages, {true, 0, 1, false});
+  profile.embedding = difference(with_embedding, bytes_of(deck, stages, {false, 0, 1, false}));
+  profile.head = difference(bytes_of(deck, stages, {true, 0, 1, true}), with_embedding);
 }
 
 }  // namespace
@@ -123,10 +154,9 @@ Profile measure_profile(const Deck& deck, BatchSource& source, MPI_Comm comm) {
   profile.machine = machine_of(all.get());
   profile.deck = print_deck(deck, false);
   profile.message_bytes = message_floats(deck) * static_cast<std::int64_t>(sizeof(float));
-  profile.block_parameters = parameters_in(deck, {false, 0, 1, false});
-  profile.embedding_parameters = parameters_in(deck, {true, 0, 1, false}) - profile.block_parameters;
-  profile.head_parameters = parameters_in(deck, {true, 0, 1, true}) - profile.embedding_parameters - profile.block_parameters;
-  const RankProfile mine = measure_rank(deck, stages_of(deck, all.size()), source, all.get());
+  const int stages = stages_of(deck, all.size());
+  fill_bytes(deck, stages, profile);
+  const RankProfile mine = measure_rank(deck, stages, source, all.get(), profile.undetermined);
   for (const auto& rank : gather(all.get(), std::vector<RankProfile>{mine})) profile.ranks.push_back(rank.front());
   profile.link = measure_links(deck, all.get());
   return profile;

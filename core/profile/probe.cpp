@@ -5,6 +5,7 @@
 #include "core/comm/message_buffers.hpp"
 #include "core/comm/mpi_error.hpp"
 #include "core/model/kokkos_stage.hpp"
+#include "core/profile/probe_stages.hpp"
 #include "core/train/options.hpp"
 
 namespace minipipe::core {
@@ -28,11 +29,18 @@ Matrix<float> memory_of(const MessageBuffers& buffers) {
   return Matrix<float>(view.data(), view.extent(0), view.extent(1));
 }
 
+// The deck under 1F1B: what a layer costs does not depend on the schedule.
+Deck plain(Deck deck) {
+  deck.schedule.name = "1f1b";
+  deck.schedule.chunks = 1;
+  return deck;
+}
+
 // A stage with message memory that nobody sends from or to.
 class Probe {
  public:
   Probe(const Deck& deck, const ProbePlan& plan, BatchSource& source)
-      : slots_(slots_of(deck, plan)),
+      : slots_(static_cast<int>(probe_options(deck, plan).activation_slots)),
         window_(deck.train.microbatches),
         split_(plan.split_backward),
         floats_(message_floats(deck)),
@@ -65,29 +73,8 @@ class Probe {
   }
 
  private:
-  // The deck under 1F1B: what a layer costs does not depend on the schedule.
-  static Deck plain(Deck deck) {
-    deck.schedule.name = "1f1b";
-    deck.schedule.chunks = 1;
-    return deck;
-  }
-
-  static int slots_of(const Deck& deck, const ProbePlan& plan) {
-    return static_cast<int>(schedules::activation_slots(schedule_options(plain(deck), plan.stages), 0));
-  }
-
   KokkosStageOptions options_for(const Deck& deck, const ProbePlan& plan) {
-    KokkosStageOptions options = stage_options(plain(deck), stage_layers(deck, plan.stages), 0);
-    options.layers = plan.layers;
-    options.model.layers = std::max(options.model.layers, plan.layers.blocks);
-    if (std::string& pattern = options.model.pattern; !pattern.empty()) {
-      pattern.resize(static_cast<std::size_t>(options.model.layers), pattern.back());
-    }
-    options.activation_slots = slots_;
-    options.split_backward = plan.split_backward;
-    options.weight_rule = plan.weight_rule;
-    options.weight_copies = 2;
-    options.synchronous_updates = 0;
+    KokkosStageOptions options = probe_options(deck, plan);
     options.messages = {memory_of(activation_in_), memory_of(activation_out_), memory_of(gradient_in_),
                         memory_of(gradient_out_)};
     return options;
@@ -138,6 +125,17 @@ class Probe {
 };
 
 }  // namespace
+
+KokkosStageOptions probe_options(const Deck& deck, const ProbePlan& plan) {
+  KokkosStageOptions options = stage_options(plain(deck), stage_layers(deck, plan.stages), 0);
+  options.layers = plan.layers;
+  options.model = with_layers(options.model, plan.layers.first_block + plan.layers.blocks);
+  options.split_backward = plan.split_backward;
+  options.weight_rule = plan.weight_rule;
+  options.weight_copies = 2;
+  options.synchronous_updates = 0;
+  return options;
+}
 
 ActionSeconds ProbeSamples::medians() const {
   return {median(forward), median(backward), median(backward_input), median(backward_weight), median(update)};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -35,8 +36,9 @@ struct LinkProfile {
   double transfer() const { return one_way > send + receive ? one_way - send - receive : 0; }
 };
 
-// What must be the same in the deck that uses a profile: the deck key and its value as text. The number of layers, the
-// schedule, the partition, the number of microbatches and the number of stages may differ.
+// What must be the same in the deck that uses a profile: the deck key and its value as text. The number of layers and the
+// pattern, the schedule, the partition, the number of microbatches and the number of stages may differ. Of a hybrid's mixtures
+// of experts and state spaces there is something only where the pattern has such layers.
 using ModelFingerprint = std::map<std::string, std::string>;
 ModelFingerprint model_fingerprint(const Deck& deck);
 
@@ -48,6 +50,13 @@ struct Machine {
   std::int64_t threads = 1;  // per rank
 };
 
+// What one layer holds.
+struct LayerBytes {
+  std::int64_t parameters = 0;   // numbers
+  std::int64_t activations = 0;  // bytes kept per microbatch from its forward to its backward; 0: not known
+  friend bool operator==(const LayerBytes&, const LayerBytes&) = default;
+};
+
 struct Profile {
   ModelFingerprint model;
   Machine machine;
@@ -55,17 +64,20 @@ struct Profile {
   std::string version;
   std::string git_hash;
   std::int64_t message_bytes = 0;
-  // Parameters of each layer type.
-  std::int64_t embedding_parameters = 0;
-  std::int64_t block_parameters = 0;
-  std::int64_t head_parameters = 0;
+  std::string undetermined;  // layers whose times the timed stages do not tell apart: "forward: embedding + head; ..."
+  LayerBytes embedding, head;
+  std::array<LayerBytes, layer_kinds> layers;  // one layer of each LayerKind; a kind without parameters was not measured
   std::vector<RankProfile> ranks;
   LinkProfile link;  // mean over all links, all busy at the same time
 
   RankProfile mean() const;
+  bool has(LayerKind kind) const { return layers[static_cast<std::size_t>(kind)].parameters > 0; }
+  // Of a stage.
+  std::int64_t parameters(const LayerCounts& counts) const;
 };
 
-// Throws InputError naming the profile and each key that differs if the deck's model is another one.
+// Throws InputError naming the profile and each key that differs if the deck's model is another one, or has layers of a kind
+// that was not measured.
 void check_model(const std::string& file, const Profile& profile, const Deck& deck);
 
 // One line naming the profile and what differs, or nothing. Host and processor count; "" in `here` is not looked at.

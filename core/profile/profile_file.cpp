@@ -1,5 +1,7 @@
 #include "core/profile/profile_file.hpp"
 
+#include <utility>
+
 #include "core/io/hdf5.hpp"
 #include "schedules/error.hpp"
 
@@ -8,24 +10,47 @@ namespace minipipe::core {
 namespace {
 
 constexpr const char* format_name = "minipipe profile";
-constexpr std::int64_t format_version = 1;
+constexpr std::int64_t format_version = 2;
+
+// The kinds of layers a file has, each with the name of its attributes.
+using Kinds = std::vector<std::pair<LayerKind, const char*>>;
+
+Kinds kinds_of(const Profile& profile) {
+  Kinds kinds;
+  for (int k = 0; k < layer_kinds; ++k) {
+    const auto kind = static_cast<LayerKind>(k);
+    if (profile.has(kind)) kinds.emplace_back(kind, name_of(kind));
+  }
+  return kinds;
+}
+
+// Version 1 knew one kind of layer, "block".
+Kinds kinds_of(const hdf5::File& file, std::int64_t version) {
+  if (version == 1) return {{LayerKind::transformer, "block"}};
+  Kinds kinds;
+  for (int k = 0; k < layer_kinds; ++k) {
+    const auto kind = static_cast<LayerKind>(k);
+    if (file.has_attribute("/parameters", name_of(kind))) kinds.emplace_back(kind, name_of(kind));
+  }
+  return kinds;
+}
 
 // One list of what is in the file, for writing and reading: `visit(object, key, value)`.
 template <class Times, class Visit>
-void visit_layers(const std::string& object, Times& times, Visit& visit) {
+void visit_layers(const std::string& object, const Kinds& kinds, Times& times, Visit& visit) {
   visit(object, "embedding", times.embedding);
-  visit(object, "block", times.block);
+  for (const auto& [kind, name] : kinds) visit(object, name, times.layers[static_cast<std::size_t>(kind)]);
   visit(object, "head", times.head);
   visit(object, "received", times.received);
 }
 
 template <class Rank, class Visit>
-void visit_rank(const std::string& group, Rank& rank, Visit& visit) {
-  visit_layers(group + "/forward", rank.forward, visit);
-  visit_layers(group + "/backward", rank.backward, visit);
-  visit_layers(group + "/backward_input", rank.backward_input, visit);
-  visit_layers(group + "/backward_weight", rank.backward_weight, visit);
-  visit_layers(group + "/update", rank.update, visit);
+void visit_rank(const std::string& group, const Kinds& kinds, Rank& rank, Visit& visit) {
+  visit_layers(group + "/forward", kinds, rank.forward, visit);
+  visit_layers(group + "/backward", kinds, rank.backward, visit);
+  visit_layers(group + "/backward_input", kinds, rank.backward_input, visit);
+  visit_layers(group + "/backward_weight", kinds, rank.backward_weight, visit);
+  visit_layers(group + "/update", kinds, rank.update, visit);
   visit(group, "weight_copy", rank.weight_copy);
   visit(group, "weight_correct", rank.weight_correct);
   visit(group, "message_copy", rank.message_copy);
@@ -33,12 +58,20 @@ void visit_rank(const std::string& group, Rank& rank, Visit& visit) {
 }
 
 template <class Any, class Visit>
+void visit_bytes(const Kinds& kinds, std::int64_t version, Any& profile, Visit& visit) {
+  const auto one = [&](const char* name, auto& bytes) {
+    visit("/parameters", name, bytes.parameters);
+    if (version > 1) visit("/activation_bytes", name, bytes.activations);
+  };
+  one("embedding", profile.embedding);
+  for (const auto& [kind, name] : kinds) one(name, profile.layers[static_cast<std::size_t>(kind)]);
+  one("head", profile.head);
+}
+
+template <class Any, class Visit>
 void visit_numbers(Any& profile, Visit& visit) {
   visit("/", "threads", profile.machine.threads);
   visit("/", "message_bytes", profile.message_bytes);
-  visit("/parameters", "embedding", profile.embedding_parameters);
-  visit("/parameters", "block", profile.block_parameters);
-  visit("/parameters", "head", profile.head_parameters);
   visit("/link", "send", profile.link.send);
   visit("/link", "receive", profile.link.receive);
   visit("/link", "one_way", profile.link.one_way);
@@ -64,9 +97,10 @@ Profile read_checked(const std::filesystem::path& path) {
     throw InputError("profile " + path.string() + ": is not a minipipe profile; make one with minipipe profile DECK");
   }
   const auto version = file.get<std::int64_t>("/", "format_version");
-  if (version != format_version) {
-    throw InputError("profile " + path.string() + ": has format version " + std::to_string(version) + ", this program reads " +
-                     std::to_string(format_version) + "; measure again with minipipe profile DECK");
+  if (version < 1 || version > format_version) {
+    throw InputError("profile " + path.string() + ": has format version " + std::to_string(version) +
+                     ", this program reads 1 to " + std::to_string(format_version) +
+                     "; measure again with minipipe profile DECK");
   }
   Profile profile;
   const auto number = [&](const std::string& object, const char* key, auto& value) {
@@ -77,11 +111,14 @@ Profile read_checked(const std::filesystem::path& path) {
     }
   };
   const auto text = [&](const std::string& object, const char* key, std::string& value) { value = file.get_text(object, key); };
+  const Kinds kinds = kinds_of(file, version);
   visit_numbers(profile, number);
+  visit_bytes(kinds, version, profile, number);
   visit_texts(profile, text);
+  if (version > 1) text("/", "undetermined", profile.undetermined);
   for (const std::string& key : file.attribute_names("/model")) profile.model[key] = file.get_text("/model", key);
   profile.ranks.resize(file.names("/ranks").size());
-  for (std::size_t r = 0; r < profile.ranks.size(); ++r) visit_rank(rank_group(r), profile.ranks[r], number);
+  for (std::size_t r = 0; r < profile.ranks.size(); ++r) visit_rank(rank_group(r), kinds, profile.ranks[r], number);
   if (profile.ranks.empty()) throw InputError("profile " + path.string() + ": has no ranks; measure again");
   return profile;
 }
@@ -98,16 +135,19 @@ void write_profile(const std::filesystem::path& path, const Profile& profile) {
   }();
   file.set("/", "format", std::string(format_name));
   file.set("/", "format_version", format_version);
-  for (const char* group : {"/model", "/parameters", "/link", "/ranks"}) file.make_group(group);
+  for (const char* group : {"/model", "/parameters", "/activation_bytes", "/link", "/ranks"}) file.make_group(group);
   const auto set = [&](const std::string& object, const char* key, const auto& value) {
     file.make_group(object);
     file.set(object, key, value);
   };
+  const Kinds kinds = kinds_of(profile);
   visit_numbers(profile, set);
+  visit_bytes(kinds, format_version, profile, set);
   visit_texts(profile, set);
+  set("/", "undetermined", profile.undetermined);
   for (const auto& [key, value] : profile.model) file.set("/model", key, value);
-  for (std::size_t r = 0; r < profile.ranks.size(); ++r) visit_rank(rank_group(r), profile.ranks[r], set);
-  visit_rank("/mean", static_cast<const RankProfile&>(profile.mean()), set);
+  for (std::size_t r = 0; r < profile.ranks.size(); ++r) visit_rank(rank_group(r), kinds, profile.ranks[r], set);
+  visit_rank("/mean", kinds, static_cast<const RankProfile&>(profile.mean()), set);
   file.close();
 }
 

@@ -9,11 +9,6 @@ namespace minipipe::core {
 
 namespace {
 
-std::int64_t parameters_of(const Profile& profile, const StageLayers& layers) {
-  return (layers.embedding ? profile.embedding_parameters : 0) + layers.blocks * profile.block_parameters +
-         (layers.head ? profile.head_parameters : 0);
-}
-
 double version_seconds(const RankProfile& times, const KokkosStageOptions& options) {
   switch (options.weight_rule) {
     case WeightRule::stashed:
@@ -36,7 +31,7 @@ schedules::Costs profiled_costs(const Profile& profile, const Deck& deck, int st
   schedules::Costs costs;
   for (int stage = 0; stage < stages; ++stage) {
     const KokkosStageOptions options = stage_options(deck, layers, stage);
-    const StageLayers& mine = layers[stage];
+    const LayerCounts mine = count_layers(options.model, layers[stage]);
     double forward = stage_seconds(times.forward, mine, Receives::activation);
     double input = stage_seconds(times.backward_input, mine, Receives::gradient);
     double weight = stage_seconds(times.backward_weight, mine, Receives::nothing);
@@ -58,7 +53,7 @@ schedules::Costs profiled_costs(const Profile& profile, const Deck& deck, int st
     costs.backward_input.push_back(input);
     costs.backward_weight.push_back(weight);
     costs.update.push_back(stage_seconds(times.update, mine, Receives::nothing) +
-                           version_seconds(times, options) * static_cast<double>(parameters_of(profile, mine)));
+                           version_seconds(times, options) * static_cast<double>(profile.parameters(mine)));
   }
   costs.latency = profile.link.transfer();
   return costs;

@@ -29,17 +29,41 @@ TEST(Measure, OneRank) {
   EXPECT_EQ(profile.model, model_fingerprint(deck));
   EXPECT_EQ(profile.machine.hosts, this_machine().hosts);
   EXPECT_EQ(profile.message_bytes, 2 * 8 * 16 * 4);
-  EXPECT_EQ(profile.embedding_parameters, 11 * 16 + 8 * 16);
-  EXPECT_EQ(profile.head_parameters, 2 * 16 + 11 * 16);
+  EXPECT_EQ(profile.embedding.parameters, 11 * 16 + 8 * 16);
+  EXPECT_EQ(profile.head.parameters, 2 * 16 + 11 * 16);
+  EXPECT_GT(profile.layers[static_cast<std::size_t>(LayerKind::transformer)].activations, 2 * 8 * 16 * 4);
+  EXPECT_EQ(profile.undetermined, "");
   ASSERT_EQ(profile.ranks.size(), 1U);
   const RankProfile& rank = profile.ranks[0];
   for (const LayerTimes* times : {&rank.forward, &rank.backward, &rank.backward_input, &rank.backward_weight, &rank.update}) {
-    EXPECT_GT(times->block, 0);
+    EXPECT_GT(times->of(LayerKind::transformer), 0);
     EXPECT_GE(times->embedding, 0);
     EXPECT_GE(times->head, 0);
   }
   EXPECT_GT(rank.message_copy, 0);
   EXPECT_EQ(profile.link.one_way, 0) << "there is no neighbour";
+}
+
+TEST(Measure, KindsOfAHybrid) {
+  Deck deck;
+  deck.model = {.family = "hybrid", .layers = 3, .width = 16, .heads = 2, .vocab = 11, .context = 8, .pattern = "-*-"};
+  deck.train.sequence = 8;
+  deck.train.microbatch_size = 2;
+  deck.train.microbatches = 2;
+  Counting source;
+  const Profile profile = measure_profile(deck, source, MPI_COMM_WORLD);
+  EXPECT_EQ(profile.undetermined, "");
+  const RankProfile& rank = profile.ranks.at(0);
+  double sum = 0;
+  for (const LayerTimes* times : {&rank.forward, &rank.backward, &rank.backward_input, &rank.backward_weight, &rank.update}) {
+    for (const LayerKind kind : {LayerKind::attention, LayerKind::mlp}) sum += times->of(kind);
+    EXPECT_EQ(times->of(LayerKind::transformer), 0);
+    EXPECT_EQ(times->of(LayerKind::state_space), 0);
+  }
+  EXPECT_GT(sum, 0);
+  EXPECT_TRUE(profile.has(LayerKind::attention));
+  EXPECT_TRUE(profile.has(LayerKind::mlp));
+  EXPECT_FALSE(profile.has(LayerKind::experts));
 }
 
 }  // namespace

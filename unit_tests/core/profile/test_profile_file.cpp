@@ -53,15 +53,16 @@ TEST_F(ProfileFile, RoundTrip) {
   EXPECT_EQ(after.version, "1.2.3");
   EXPECT_EQ(after.git_hash, "abc");
   EXPECT_EQ(after.message_bytes, 65536);
-  EXPECT_EQ(after.embedding_parameters, 1000);
-  EXPECT_EQ(after.block_parameters, 200);
-  EXPECT_EQ(after.head_parameters, 30);
+  EXPECT_EQ(after.undetermined, "forward: embedding + head");
+  EXPECT_EQ(after.embedding, (LayerBytes{1000, 8}));
+  EXPECT_EQ(after.layers, before.layers);
+  EXPECT_EQ(after.head, (LayerBytes{30, 512}));
   ASSERT_EQ(after.ranks.size(), 2U);
-  EXPECT_EQ(after.ranks[1].forward.block, 4e-3);
+  EXPECT_EQ(after.ranks[1].forward.of(LayerKind::transformer), 4e-3);
   EXPECT_EQ(after.ranks[0].forward.received, 0.25e-3);
   EXPECT_EQ(after.ranks[0].backward.embedding, 1e-3);
   EXPECT_EQ(after.ranks[0].backward_input.head, 1e-3);
-  EXPECT_EQ(after.ranks[0].backward_weight.block, 4e-3);
+  EXPECT_EQ(after.ranks[0].backward_weight.of(LayerKind::transformer), 4e-3);
   EXPECT_EQ(after.ranks[0].update.head, 2e-3);
   EXPECT_EQ(after.ranks[0].weight_copy, 1e-9);
   EXPECT_EQ(after.ranks[0].weight_correct, 2e-9);
@@ -72,12 +73,50 @@ TEST_F(ProfileFile, RoundTrip) {
   EXPECT_EQ(after.link.one_way, 10e-6);
   EXPECT_EQ(after.link.latency, 4e-6);
   EXPECT_EQ(after.link.bytes_per_s, 1e10);
-  EXPECT_DOUBLE_EQ(after.mean().forward.block, 3e-3);
+  EXPECT_DOUBLE_EQ(after.mean().forward.of(LayerKind::transformer), 3e-3);
+}
+
+TEST_F(ProfileFile, RoundTripOfAHybrid) {
+  const Profile before = example_hybrid_profile();
+  write_profile(path(), before);
+  const Profile after = read_profile(path());
+  EXPECT_EQ(after.model, before.model);
+  EXPECT_EQ(after.layers, before.layers);
+  EXPECT_FALSE(after.has(LayerKind::transformer));
+  for (const LayerKind kind : hybrid_kinds) {
+    EXPECT_EQ(after.ranks[1].backward_input.of(kind), before.ranks[1].backward_input.of(kind)) << name_of(kind);
+    EXPECT_EQ(after.ranks[0].update.of(kind), before.ranks[0].update.of(kind)) << name_of(kind);
+  }
+  EXPECT_EQ(hdf5::File::open(path(), false).get<double>("/mean/update", "state_space"), 4e-3);
+  EXPECT_FALSE(hdf5::File::open(path(), false).has_attribute("/mean/update", "transformer"));
+}
+
+// As files were before layers had kinds.
+TEST_F(ProfileFile, VersionOneIsRead) {
+  const Profile before = example_profile(Deck());
+  write_profile(path(), before);
+  {
+    const hdf5::File file = hdf5::File::open(path(), true);
+    file.set("/", "format_version", std::int64_t{1});
+    file.set("/parameters", "block", std::int64_t{200});
+    for (const std::string rank : {"/ranks/0/", "/ranks/1/"}) {
+      for (const std::string name : {"forward", "backward", "backward_input", "backward_weight", "update"}) {
+        file.set(rank + name, "block", file.get<double>(rank + name, "transformer") + 1);
+      }
+    }
+  }
+  const Profile after = read_profile(path());
+  EXPECT_EQ(after.ranks[1].forward.of(LayerKind::transformer), 4e-3 + 1);
+  EXPECT_EQ(after.ranks[0].update.of(LayerKind::transformer), 1e-3 + 1);
+  EXPECT_EQ(after.embedding.parameters, 1000);
+  EXPECT_EQ(after.layers[static_cast<std::size_t>(LayerKind::transformer)], (LayerBytes{200, 0}));
+  EXPECT_FALSE(after.has(LayerKind::mlp));
+  EXPECT_EQ(after.undetermined, "");
 }
 
 TEST_F(ProfileFile, TheMeanIsInTheFile) {
   write_profile(path(), example_profile(Deck()));
-  EXPECT_DOUBLE_EQ(hdf5::File::open(path(), false).get<double>("/mean/forward", "block"), 3e-3);
+  EXPECT_DOUBLE_EQ(hdf5::File::open(path(), false).get<double>("/mean/forward", "transformer"), 3e-3);
   EXPECT_EQ(hdf5::File::open(path(), false).get_text("/", "format"), "minipipe profile");
 }
 
@@ -122,6 +161,25 @@ TEST_F(ProfileFile, DepthAndScheduleMayDiffer) {
   other.train.microbatches = 3;
   other.schedule.name = "gpipe";
   EXPECT_NO_THROW(check_model("p.h5", profile, other));
+}
+
+TEST_F(ProfileFile, AnotherPatternOfTheSameKindsFits) {
+  const Profile profile = example_hybrid_profile();
+  Deck other = example_hybrid();
+  other.model.pattern = "M-M*M-";
+  other.model.layers = 6;
+  EXPECT_NO_THROW(check_model("p.h5", profile, other));
+  other.model.expert_hidden = 32;
+  EXPECT_NO_THROW(check_model("p.h5", profile, other)) << "it has no mixtures of experts";
+  other.model.state_size = 7;
+  EXPECT_THAT(input_error([&] { check_model("p.h5", profile, other); }), HasSubstr("model.state_size"));
+}
+
+TEST_F(ProfileFile, KindsThatWereNotMeasuredAreNamed) {
+  Profile profile = example_hybrid_profile();
+  profile.layers[static_cast<std::size_t>(LayerKind::attention)] = {};
+  EXPECT_THAT(input_error([&] { check_model("p.h5", profile, example_hybrid()); }),
+              AllOf(HasSubstr("layers of kind attention: none in the profile, 1 in the deck"), Not(HasSubstr("kind mlp"))));
 }
 
 TEST_F(ProfileFile, AnotherMachineIsNamed) {

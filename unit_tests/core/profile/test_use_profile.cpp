@@ -20,10 +20,10 @@ Deck deck_of(const std::string& schedule, int layers, std::int64_t microbatches)
 Profile blocks_only(const Deck& deck) {
   Profile profile = example_profile(deck);
   RankProfile rank;
-  rank.forward.block = 1e-3;
-  rank.backward.block = 2e-3;
-  rank.backward_input.block = 1e-3;
-  rank.backward_weight.block = 1e-3;
+  rank.forward.of(LayerKind::transformer) = 1e-3;
+  rank.backward.of(LayerKind::transformer) = 2e-3;
+  rank.backward_input.of(LayerKind::transformer) = 1e-3;
+  rank.backward_weight.of(LayerKind::transformer) = 1e-3;
   profile.ranks = {rank};
   profile.link = {};
   return profile;
@@ -40,6 +40,18 @@ TEST(UseProfile, CostsAddUpByLayer) {
   EXPECT_DOUBLE_EQ(costs.update[0], 4e-3);
   EXPECT_DOUBLE_EQ(costs.update[1], 5e-3);
   EXPECT_NEAR(costs.latency, 7e-6, 1e-15);
+}
+
+TEST(UseProfile, StagesOfAHybridCostByTheirLayers) {
+  Deck deck = example_hybrid();
+  deck.schedule.name = "1f1b";
+  deck.schedule.partition = {1, 3};
+  const auto costs = profiled_costs(example_hybrid_profile(), deck, 2);
+  EXPECT_DOUBLE_EQ(costs.forward[0], 0.5e-3 + 1e-3 + 1e-6);
+  EXPECT_DOUBLE_EQ(costs.forward[1], 2e-3 + 3e-3 + 4e-3 + 1e-3 + 0.25e-3 + 2e-6);
+  EXPECT_NEAR(costs.backward_input[1] + costs.backward_weight[1], 9e-3 + 2e-3 + 1e-6, 1e-12);
+  EXPECT_DOUBLE_EQ(costs.update[0], 1e-3 + 3e-3);
+  EXPECT_DOUBLE_EQ(costs.update[1], 9e-3 + 2e-3);
 }
 
 TEST(UseProfile, SplitSchedulesUseTheHalves) {
