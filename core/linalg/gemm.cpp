@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "core/linalg/cublaslt.hpp"
 #include "core/linalg/gemm_bf16.hpp"
 #include "core/types/region.hpp"
 #include "schedules/error.hpp"
@@ -61,7 +62,10 @@ void gemm(const ExecutionSpace& space, bool transpose_a, bool transpose_b, Compu
                    std::to_string(rows(b, transpose_b)) + " x " + std::to_string(n) + ", c " + std::to_string(c_rows) + " x " +
                    std::to_string(c_columns));
   }
-  if constexpr (std::is_same_v<T, bf16>) {
+  if constexpr (have_cublaslt) {
+    const Region region("minipipe::gemm::cublaslt");
+    cublaslt_gemm<T, Out>(space, transpose_a, transpose_b, alpha, a, b, beta, c);
+  } else if constexpr (std::is_same_v<T, bf16>) {
     gemm_bf16<Out>(space, transpose_a, transpose_b, alpha, a, b, beta, c);
   } else if constexpr (std::is_same_v<T, float> && on_host && have_onednn) {
     const Region region("minipipe::gemm::onednn");
