@@ -19,8 +19,8 @@ namespace {
 
 #ifdef MINIPIPE_HAVE_ONEDNN
 inline constexpr bool have_onednn = true;
-void onednn_gemm(char a_form, char b_form, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, ConstMatrix<float> a,
-                 ConstMatrix<float> b, float beta, Matrix<float> c) {
+[[maybe_unused]] void onednn_gemm(char a_form, char b_form, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
+                                  ConstMatrix<float> a, ConstMatrix<float> b, float beta, Matrix<float> c) {
   const auto columns = [](const auto& matrix) { return static_cast<dnnl_dim_t>(matrix.extent(1)); };
   const dnnl_status_t status =
       dnnl_sgemm(a_form, b_form, m, n, k, alpha, a.data(), columns(a), b.data(), columns(b), beta, c.data(), columns(c));
@@ -30,8 +30,8 @@ void onednn_gemm(char a_form, char b_form, std::int64_t m, std::int64_t n, std::
 }
 #else
 inline constexpr bool have_onednn = false;
-void onednn_gemm(char, char, std::int64_t, std::int64_t, std::int64_t, float, ConstMatrix<float>, ConstMatrix<float>, float,
-                 Matrix<float>) {}
+[[maybe_unused]] void onednn_gemm(char, char, std::int64_t, std::int64_t, std::int64_t, float, ConstMatrix<float>,
+                                  ConstMatrix<float>, float, Matrix<float>) {}
 #endif
 
 template <class T>
