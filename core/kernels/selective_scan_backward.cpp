@@ -35,15 +35,17 @@ KOKKOS_INLINE_FUNCTION T lanes_sum(const TeamMember& team, std::int64_t count, c
 // rows, puts it in the place of `after`, which is not needed any more, for a sum over the rows later.
 template <class T>
 struct RowStep {
-  T *g, *after, *x_sum;
-  const T *before, *x, *dy;
-  T read, carry, factor;
-  T gx = 0, hy = 0, gh = 0;  // results
+  using C = Compute<T>;
+  C *g, *after, *x_sum;
+  const C* before;
+  const T *x, *dy;
+  C read, carry, factor;
+  C gx = 0, hy = 0, gh = 0;  // results
 
   KOKKOS_INLINE_FUNCTION void run(const TeamMember& team, std::int64_t count) {
     if constexpr (on_host) {
       // The three sums in one pass, in as many parts as row_sum has.
-      T parts[3][sum_lanes] = {};
+      C parts[3][sum_lanes] = {};
       const std::int64_t whole = count - count % sum_lanes;
       for (std::int64_t first = 0; first < whole; first += sum_lanes) {
         advance(parts, first, sum_lanes);
@@ -62,17 +64,17 @@ struct RowStep {
     } else {
       const RowStep& r = *this;
       lanes_for(team, count, [=](const std::int64_t p) { r.g[p] = multiply_add(r.read, r.dy[p], r.carry * r.g[p]); });
-      gx = lanes_sum<T>(team, count, [=](const std::int64_t p) { return r.g[p] * r.x[p]; });
-      hy = lanes_sum<T>(team, count, [=](const std::int64_t p) { return r.after[p] * r.dy[p]; });
-      gh = lanes_sum<T>(team, count, [=](const std::int64_t p) { return r.g[p] * r.before[p]; });
+      gx = lanes_sum<C>(team, count, [=](const std::int64_t p) { return r.g[p] * r.x[p]; });
+      hy = lanes_sum<C>(team, count, [=](const std::int64_t p) { return r.after[p] * r.dy[p]; });
+      gh = lanes_sum<C>(team, count, [=](const std::int64_t p) { return r.g[p] * r.before[p]; });
       lanes_for(team, count, [=](const std::int64_t p) { r.after[p] = r.factor * r.g[p]; });
     }
   }
-  KOKKOS_INLINE_FUNCTION void advance(T (&parts)[3][sum_lanes], std::int64_t first, int width) const {
+  KOKKOS_INLINE_FUNCTION void advance(C (&parts)[3][sum_lanes], std::int64_t first, int width) const {
 #pragma GCC ivdep
     for (int l = 0; l < width; ++l) {
       const std::int64_t p = first + l;
-      const T value = multiply_add(read, dy[p], carry * g[p]);
+      const C value = multiply_add(read, dy[p], carry * g[p]);
       g[p] = value;
       parts[0][l] = multiply_add(value, x[p], parts[0][l]);
       parts[1][l] = multiply_add(after[p], dy[p], parts[1][l]);
@@ -110,10 +112,11 @@ struct BackwardScratch {
 }  // namespace
 
 template <class T>
-void selective_scan_backward_input(const ExecutionSpace& space, const ScanInputs<T>& gradients, Vector<T> sums,
+void selective_scan_backward_input(const ExecutionSpace& space, const ScanInputs<T>& gradients, Vector<Compute<T>> sums,
                                    ConstMatrix<T> output_gradient, const ScanInputs<const T>& inputs,
-                                   const ScanParameters<const T>& parameters, ConstVector<T> states, Vector<T> workspace,
-                                   const ScanShape& shape) {
+                                   const ScanParameters<const Compute<T>>& parameters, ConstVector<Compute<T>> states,
+                                   Vector<Compute<T>> workspace, const ScanShape& shape) {
+  using C = Compute<T>;
   require_shape(fits_scan(inputs, parameters, shape) && fits_scan(gradients, parameters, shape) &&
                     extent(output_gradient, 0) == inputs.x.rows && extent(output_gradient, 1) == inputs.x.columns &&
                     extent(states, 0) >= scan_states(shape) && extent(workspace, 0) >= scan_workspace(shape) &&
@@ -122,11 +125,11 @@ void selective_scan_backward_input(const ExecutionSpace& space, const ScanInputs
   const ScanShape z = shape;
   const ScanInputs<const T> in = inputs;
   const ScanInputs<T> out = gradients;
-  const ConstVector<T> a_log = parameters.a_log, d = parameters.d, dt_bias = parameters.dt_bias;
+  const ConstVector<C> a_log = parameters.a_log, d = parameters.d, dt_bias = parameters.dt_bias;
   const std::int64_t chunks = chunks_of(z), by_head = z.heads * z.state;
-  T* b_by_head = workspace.data();  // [B*T, H, S]
-  T* c_by_head = b_by_head + z.batch * z.sequence * by_head;
-  const auto scratch_bytes = static_cast<int>(BackwardScratch<T>::elements(z.state, z.head_size) * sizeof(T));
+  C* b_by_head = workspace.data();  // [B*T, H, S]
+  C* c_by_head = b_by_head + z.batch * z.sequence * by_head;
+  const auto scratch_bytes = static_cast<int>(BackwardScratch<C>::elements(z.state, z.head_size) * sizeof(C));
   TeamPolicy policy(space, static_cast<int>(z.batch * z.heads), scan_team, scan_vector);
   const int level = scratch_level;
   policy.set_scratch_size(level, Kokkos::PerTeam(scratch_bytes));
@@ -134,13 +137,13 @@ void selective_scan_backward_input(const ExecutionSpace& space, const ScanInputs
   // d dt = B^T g x + A decay <g_t, h_{t-1}>, dA = sum_t dt decay <g_t, h_{t-1}>.
   Kokkos::parallel_for(
       "minipipe::selective_scan::backward_input", policy, KOKKOS_LAMBDA(const TeamMember& team) {
-        const BackwardScratch<T> k(static_cast<T*>(team.team_scratch(level).get_shmem(scratch_bytes)), z.state, z.head_size);
+        const BackwardScratch<C> k(static_cast<C*>(team.team_scratch(level).get_shmem(scratch_bytes)), z.state, z.head_size);
         const std::int64_t unit = team.league_rank(), sequence = unit / z.heads, h = unit % z.heads;
         const std::int64_t features = z.head_size, size = z.state * features, width = z.heads * features;
         const std::int64_t group = h / (z.heads / z.groups) * z.state;
-        const T* kept = states.data() + unit * chunks * size;
-        const T a = -exponential(a_log(h));
-        T next_decay = 0;  // of the first position behind the chunk
+        const C* kept = states.data() + unit * chunks * size;
+        const C a = -exponential(a_log(h));
+        C next_decay = 0;  // of the first position behind the chunk
         Kokkos::parallel_for(Kokkos::TeamThreadRange(team, z.state), [&](const std::int64_t s) {
           lanes_for(team, features, [=](const std::int64_t p) { k.gradient[s * features + p] = 0; });
         });
@@ -153,12 +156,12 @@ void selective_scan_backward_input(const ExecutionSpace& space, const ScanInputs
           const T* b = in.b.data + first * in.b.stride + group;
           const T* c = in.c.data + first * in.c.stride + group;
           Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](const std::int64_t t) {
-            const T raw = in.dt.data[(first + t) * in.dt.stride + h] + dt_bias(h);
-            const T step = softplus(raw);
+            const C raw = in.dt.data[(first + t) * in.dt.stride + h] + dt_bias(h);
+            const C step = softplus(raw);
             Kokkos::single(Kokkos::PerThread(team), [&]() {
               k.step[t] = step;
               k.decay[t] = exponential(step * a);
-              k.sigmoid[t] = T(1) / (T(1) + exponential(-raw));
+              k.sigmoid[t] = C(1) / (C(1) + exponential(-raw));
             });
             if constexpr (on_host) {
               lanes_for(team, features, [=](const std::int64_t p) { k.x_sums[t * features + p] = 0; });
@@ -167,24 +170,24 @@ void selective_scan_backward_input(const ExecutionSpace& space, const ScanInputs
           team.team_barrier();
           // Rows of the state do not meet: each is taken forward and back through the chunk on its own.
           Kokkos::parallel_for(Kokkos::TeamThreadRange(team, z.state), [&](const std::int64_t s) {
-            T* history = k.history + (on_host ? 0 : s) * BackwardScratch<T>::row_history * features;
-            T* g = k.gradient + s * features;
-            const T* start = kept + (chunk - 1) * size + s * features;
+            C* history = k.history + (on_host ? 0 : s) * BackwardScratch<C>::row_history * features;
+            C* g = k.gradient + s * features;
+            const C* start = kept + (chunk - 1) * size + s * features;
             if (chunk > 0) {
               lanes_for(team, features, [=](const std::int64_t p) { history[p] = start[p]; });
             } else {
               lanes_for(team, features, [=](const std::int64_t p) { history[p] = 0; });
             }
             for (std::int64_t t = 0; t < count; ++t) {
-              const T factor = k.step[t] * b[t * in.b.stride + s], decay = k.decay[t];
-              const T* old = history + t * features;
-              T* next = history + (t + 1) * features;
+              const C factor = k.step[t] * b[t * in.b.stride + s], decay = k.decay[t];
+              const C* old = history + t * features;
+              C* next = history + (t + 1) * features;
               const T* input = x + t * in.x.stride;
               lanes_for(team, features,
                         [=](const std::int64_t p) { next[p] = multiply_add(factor, input[p], decay * old[p]); });
             }
             for (std::int64_t t = count - 1; t >= 0; --t) {
-              const T b_s = b[t * in.b.stride + s];
+              const C b_s = b[t * in.b.stride + s];
               RowStep<T> step{.g = g,
                               .after = history + (t + 1) * features,
                               .x_sum = k.x_sums + t * features,
@@ -208,28 +211,28 @@ void selective_scan_backward_input(const ExecutionSpace& space, const ScanInputs
             const T* input = x + t * in.x.stride;
             const T* gradient = dy + t * width;
             T* dx = out.x.data + (first + t) * out.x.stride + h * features;
-            const T skip = d(h);
-            const T xy = lanes_sum<T>(team, features, [=](const std::int64_t p) { return input[p] * gradient[p]; });
+            const C skip = d(h);
+            const C xy = lanes_sum<C>(team, features, [=](const std::int64_t p) { return input[p] * gradient[p]; });
             if constexpr (on_host) {
-              const T* sum = k.x_sums + t * features;
+              const C* sum = k.x_sums + t * features;
               lanes_for(team, features, [=](const std::int64_t p) { dx[p] = multiply_add(skip, gradient[p], sum[p]); });
             } else {
               lanes_for(team, features, [=](const std::int64_t p) {
-                T sum = skip * gradient[p];
+                C sum = skip * gradient[p];
                 for (std::int64_t s = 0; s < z.state; ++s) {
-                  sum += k.history[(s * BackwardScratch<T>::row_history + t + 1) * features + p];
+                  sum += k.history[(s * BackwardScratch<C>::row_history + t + 1) * features + p];
                 }
                 dx[p] = sum;
               });
             }
             Kokkos::single(Kokkos::PerThread(team), [&]() {
-              T gx = 0, gh = 0;
+              C gx = 0, gh = 0;
               for (std::int64_t s = 0; s < z.state; ++s) {
                 gx += k.gx[s * scan_chunk + t];
                 gh += k.gh[s * scan_chunk + t];
               }
               gh *= k.decay[t];
-              const T raw_gradient = (gx + a * gh) * k.sigmoid[t];
+              const C raw_gradient = (gx + a * gh) * k.sigmoid[t];
               out.dt.data[(first + t) * out.dt.stride + h] = raw_gradient;
               k.terms[3 * t] = k.step[t] * gh * a;  // dA / d a_log = A
               k.terms[3 * t + 1] = xy;
@@ -240,7 +243,7 @@ void selective_scan_backward_input(const ExecutionSpace& space, const ScanInputs
           next_decay = k.decay[0];
           Kokkos::single(Kokkos::PerTeam(team), [&]() {
             for (int i = 0; i < 3; ++i) {
-              T sum = 0;
+              C sum = 0;
               for (std::int64_t t = 0; t < count; ++t) {
                 sum += k.terms[3 * t + i];
               }
@@ -255,13 +258,13 @@ void selective_scan_backward_input(const ExecutionSpace& space, const ScanInputs
   for_rows(
       "minipipe::selective_scan::backward_groups", space, z.batch * z.sequence,
       KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
-        const T* from_b = b_by_head + row * by_head;
-        const T* from_c = c_by_head + row * by_head;
+        const C* from_b = b_by_head + row * by_head;
+        const C* from_c = c_by_head + row * by_head;
         T* db = out.b.data + row * out.b.stride;
         T* dc = out.c.data + row * out.c.stride;
         row_for(member, z.groups * z.state, [=](const std::int64_t i) {
           const std::int64_t first = i / z.state * share * z.state + i % z.state;
-          T sum_b = 0, sum_c = 0;
+          C sum_b = 0, sum_c = 0;
           for (std::int64_t head = 0; head < share; ++head) {
             sum_b += from_b[first + head * z.state];
             sum_c += from_c[first + head * z.state];
@@ -294,13 +297,16 @@ void selective_scan_backward_parameters(const ExecutionSpace& space, const ScanP
       });
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                                                              \
-  template void selective_scan_backward_input<T>(const ExecutionSpace&, const ScanInputs<T>&, Vector<T>, ConstMatrix<T>,     \
-                                                 const ScanInputs<const T>&, const ScanParameters<const T>&, ConstVector<T>, \
-                                                 Vector<T>, const ScanShape&);                                               \
-  template void selective_scan_backward_parameters<T>(const ExecutionSpace&, const ScanParameters<T>&, ConstVector<T>,       \
-                                                      const ScanShape&);
+#define MINIPIPE_INSTANTIATE(T)                                                                                    \
+  template void selective_scan_backward_input<T>(                                                                  \
+      const ExecutionSpace&, const ScanInputs<T>&, Vector<Compute<T>>, ConstMatrix<T>, const ScanInputs<const T>&, \
+      const ScanParameters<const Compute<T>>&, ConstVector<Compute<T>>, Vector<Compute<T>>, const ScanShape&);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
+template void selective_scan_backward_parameters<float>(const ExecutionSpace&, const ScanParameters<float>&, ConstVector<float>,
+                                                        const ScanShape&);
+template void selective_scan_backward_parameters<double>(const ExecutionSpace&, const ScanParameters<double>&,
+                                                         ConstVector<double>, const ScanShape&);
 
 }  // namespace minipipe::core
