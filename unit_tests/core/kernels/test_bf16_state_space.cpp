@@ -13,7 +13,7 @@ TEST(Bf16Kernels, CausalConvAndItsGradients) {
     using C = Compute<T>;
     const Array<T> input(x), w(weight), dout(dy), y(rows * columns), du(rows * columns), dx(rows * columns);
     const Array<C> b(bias), dw(weight), db(bias);
-    const auto matrix = [](const auto& array) { return array.matrix(rows, columns); };
+    const auto matrix = [=](const auto& array) { return array.matrix(rows, columns); };
     const Columns<const T> from = columns_of<const T>(matrix(input));
     const ConvShape shape{2, rows / 2};
     causal_conv_forward<T>({}, matrix(y), from, w.matrix(columns, taps), b.vector(), shape);
