@@ -98,6 +98,7 @@ int evaluate(const Command& command) {
   core::agree(comm, [&] {
     pipeline = std::make_unique<core::Pipeline>(deck, place, edges.get(), sources.sources(), [] { return MPI_Wtime(); });
   });
+  core::agree(comm, [&] { pipeline->join_stages(); });
   core::agree(comm, [&] { pipeline->join_replicas(replicas.get()); });
   core::agree(comm, [&] {
     core::load_checkpoint(file, *pipeline);

@@ -59,14 +59,14 @@ bool DelayedChannel::arrived(int slot) {
 
 std::function<void(int, double)> stamp_writer(const MessageBuffers& buffers) {
   require_stampable(buffers);
-  return [buffers](int slot, double seconds) { std::memcpy(buffers.host_slot(slot), &seconds, sizeof seconds); };
+  return [buffers](int slot, double seconds) { std::memcpy(buffers.transport_slot(slot), &seconds, sizeof seconds); };
 }
 
 std::function<double(int)> stamp_reader(const MessageBuffers& buffers) {
   require_stampable(buffers);
   return [buffers](int slot) {
     double seconds = 0;
-    std::memcpy(&seconds, buffers.host_slot(slot), sizeof seconds);
+    std::memcpy(&seconds, buffers.transport_slot(slot), sizeof seconds);
     return seconds;
   };
 }

@@ -73,8 +73,9 @@ void MpiSendChannel::send(int slot) {
                       Kokkos::subview(buffers_.device(), slot, Kokkos::ALL));
     fence(instance_, "before MPI_Isend, because MPI reads the host copy at once");
   }
-  check(MPI_Isend(buffers_.host_slot(slot), static_cast<int>(buffers_.elements()), MPI_FLOAT, peer_, tag_, comm_, &request),
-        "MPI_Isend");
+  check(
+      MPI_Isend(buffers_.transport_slot(slot), static_cast<int>(buffers_.elements()), MPI_FLOAT, peer_, tag_, comm_, &request),
+      "MPI_Isend");
   if (sent_bytes_ != nullptr)
     *sent_bytes_ += static_cast<std::int64_t>(buffers_.elements()) * static_cast<std::int64_t>(sizeof(float));
 }
@@ -119,7 +120,7 @@ void MpiReceiveChannel::post(int slot) {
     misuse("receive posted twice in one slot", slot, peer_, tag_);
   }
   full_[index] = 0;
-  check(MPI_Irecv(buffers_.host_slot(slot), static_cast<int>(buffers_.elements()), MPI_FLOAT, peer_, tag_, comm_,
+  check(MPI_Irecv(buffers_.transport_slot(slot), static_cast<int>(buffers_.elements()), MPI_FLOAT, peer_, tag_, comm_,
                   &requests_[index]),
         "MPI_Irecv");
 }

@@ -92,6 +92,8 @@ struct Deck {
     int data = 1;
     int stages = 0;
     std::string mode = "ddp";
+    std::string transport = "mpi";
+    std::string staging = "host";
     double bucket_mb = 4.0;  // MiB
     std::string fsdp_reduce = "microbatch";
     friend bool operator==(const Parallel&, const Parallel&) = default;

@@ -69,11 +69,6 @@ void check_hybrid(Rules& rules, const Deck& deck) {
       deck.parallel.mode != "sdp", "parallel", "mode",
       "subnetworks are made of transformer blocks, but model.family = \"hybrid\"; use \"ddp\", \"zero1\" or \"fsdp\", or "
       "another family");
-  for (const char kind : {experts, state_space}) {
-    rules.require(
-        deck.precision.compute == "fp32" || !has(deck, kind), "precision", "compute",
-        std::string("layers ") + kind + " of model.pattern compute in fp32 only; use \"fp32\", or a pattern of * and -");
-  }
 }
 
 }  // namespace minipipe::core

@@ -22,6 +22,13 @@ void check_reserved(Rules& rules) {
   rules.available("schedule", "name", schedules::schedule_names());
 }
 
+void check_transport(Rules& rules, const Deck& deck) {
+  rules.require(deck.parallel.transport != "nccl" || !deck.emulate.enabled, "parallel", "transport",
+                "an emulated run computes on no GPU; use \"mpi\" with [emulate]");
+  rules.require(deck.parallel.staging == "host" || !deck.emulate.enabled, "parallel", "staging",
+                "an emulated run has no device memory to hand on; use \"host\" with [emulate]");
+}
+
 void check_training(Rules& rules, const Deck& deck) {
   const Deck::Run& run = deck.run;
   const Deck::Model& model = deck.model;
@@ -146,6 +153,7 @@ int stages_of(const Deck& deck, int ranks) {
 void check_rules(const Deck& deck, int ranks) {
   Rules rules(deck);
   check_reserved(rules);
+  check_transport(rules, deck);
   check_training(rules, deck);
   check_hybrid(rules, deck);
   check_replication(rules, deck);

@@ -19,6 +19,37 @@ bool fits_plan(const ExpertPlan& plan, std::int64_t rows, std::int64_t choices) 
          plan.offsets.extent(0) == plan.counts.extent(0) + 1;
 }
 
+// target[c] = (accumulate ? target[c] : 0) + sum over a row's choices, in order, of weight times the slot's row of `values`.
+// No weights: all are one.
+template <class T, class Member>
+KOKKOS_INLINE_FUNCTION void sum_slots(const Member& member, T* target, bool accumulate, std::int64_t columns, const T* values,
+                                      const std::int32_t* slots, const Compute<T>* weights, std::int64_t choices) {
+  using C = Compute<T>;
+  if constexpr (on_host && std::is_same_v<T, C>) {
+    // Choices outside: the loops over columns become vector code.
+    if (!accumulate) {
+      row_for(member, columns, [=](const std::int64_t c) { target[c] = 0; });
+    }
+    for (std::int64_t i = 0; i < choices; ++i) {
+      if (slots[i] >= 0) {
+        const T* source = values + slots[i] * columns;
+        const T weight = weights != nullptr ? weights[i] : T(1);
+        row_for(member, columns, [=](const std::int64_t c) { target[c] += weight * source[c]; });
+      }
+    }
+  } else {
+    row_for(member, columns, [=](const std::int64_t c) {
+      C sum = accumulate ? static_cast<C>(target[c]) : C(0);
+      for (std::int64_t i = 0; i < choices; ++i) {
+        if (slots[i] >= 0) {
+          sum += (weights != nullptr ? weights[i] : C(1)) * static_cast<C>(values[slots[i] * columns + c]);
+        }
+      }
+      target[c] = sum;
+    });
+  }
+}
+
 }  // namespace
 
 std::int64_t expert_capacity(double factor, std::int64_t rows, std::int64_t choices, std::int64_t experts) {
@@ -133,22 +164,13 @@ void gather_rows_backward(const ExecutionSpace& space, Matrix<T> input_gradient,
   for_rows(
       "minipipe::expert_dispatch::gather_backward", space, rows,
       KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
-        T* target = row_pointer(input_gradient, row);
-        if (!accumulate) {
-          row_for(member, columns, [=](const std::int64_t c) { target[c] = 0; });
-        }
-        for (std::int64_t i = 0; i < choices; ++i) {
-          const std::int32_t slot = slots(row * choices + i);
-          if (slot >= 0) {
-            const T* source = row_pointer(gathered_gradient, slot);
-            row_for(member, columns, [=](const std::int64_t c) { target[c] += source[c]; });
-          }
-        }
+        sum_slots<T>(member, row_pointer(input_gradient, row), accumulate, columns, gathered_gradient.data(),
+                     slots.data() + row * choices, nullptr, choices);
       });
 }
 
 template <class T>
-void combine_rows(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<T> expert_out, ConstMatrix<T> weights,
+void combine_rows(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<T> expert_out, ConstMatrix<Compute<T>> weights,
                   const ExpertPlan& plan) {
   const std::int64_t rows = extent(out, 0), columns = extent(out, 1), choices = extent(weights, 1);
   require_shape(fits_plan(plan, rows, choices) && extent(weights, 0) == rows && extent(expert_out, 0) == rows * choices &&
@@ -157,23 +179,16 @@ void combine_rows(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<T> exp
   const ConstVector<std::int32_t> slots = plan.slots;
   for_rows(
       "minipipe::expert_dispatch::combine", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
-        T* target = row_pointer(out, row);
-        row_for(member, columns, [=](const std::int64_t c) { target[c] = 0; });
-        for (std::int64_t i = 0; i < choices; ++i) {
-          const std::int32_t slot = slots(row * choices + i);
-          if (slot >= 0) {
-            const T* source = row_pointer(expert_out, slot);
-            const T weight = weights(row, i);
-            row_for(member, columns, [=](const std::int64_t c) { target[c] += weight * source[c]; });
-          }
-        }
+        sum_slots<T>(member, row_pointer(out, row), false, columns, expert_out.data(), slots.data() + row * choices,
+                     row_pointer(weights, row), choices);
       });
 }
 
 template <class T>
-void combine_rows_backward(const ExecutionSpace& space, Matrix<T> expert_out_gradient, Matrix<T> weights_gradient,
-                           ConstMatrix<T> output_gradient, ConstMatrix<T> expert_out, ConstMatrix<T> weights,
+void combine_rows_backward(const ExecutionSpace& space, Matrix<T> expert_out_gradient, Matrix<Compute<T>> weights_gradient,
+                           ConstMatrix<T> output_gradient, ConstMatrix<T> expert_out, ConstMatrix<Compute<T>> weights,
                            const ExpertPlan& plan) {
+  using C = Compute<T>;
   const std::int64_t rows = extent(output_gradient, 0), columns = extent(output_gradient, 1), choices = extent(weights, 1);
   require_shape(fits_plan(plan, rows, choices) && extent(weights, 0) == rows && extent(expert_out, 0) == rows * choices &&
                     extent(expert_out, 1) == columns && extent(expert_out_gradient, 0) == rows * choices &&
@@ -185,26 +200,29 @@ void combine_rows_backward(const ExecutionSpace& space, Matrix<T> expert_out_gra
       "minipipe::expert_dispatch::combine_backward", space, rows * choices,
       KOKKOS_LAMBDA(const RowMember& member, const std::int64_t pair) {
         const std::int32_t slot = slots(pair);
-        T along = 0;
+        C along = 0;
         if (slot >= 0) {
           const T* gradient = row_pointer(output_gradient, pair / choices);
           const T* source = row_pointer(expert_out, slot);
           T* target = row_pointer(expert_out_gradient, slot);
-          const T weight = weights.data()[pair];
-          along = row_sum<T>(member, columns, [=](const std::int64_t c) { return gradient[c] * source[c]; });
-          row_for(member, columns, [=](const std::int64_t c) { target[c] = weight * gradient[c]; });
+          const C weight = weights.data()[pair];
+          along = row_sum<C>(member, columns,
+                             [=](const std::int64_t c) { return static_cast<C>(gradient[c]) * static_cast<C>(source[c]); });
+          row_for(member, columns, [=](const std::int64_t c) { target[c] = weight * static_cast<C>(gradient[c]); });
         }
         row_for(member, 1, [=](const std::int64_t) { weights_gradient.data()[pair] = along; });
       });
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                                                       \
-  template void gather_rows<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, const ExpertPlan&);                  \
-  template void gather_rows_backward<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, const ExpertPlan&, bool);   \
-  template void combine_rows<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, ConstMatrix<T>, const ExpertPlan&); \
-  template void combine_rows_backward<T>(const ExecutionSpace&, Matrix<T>, Matrix<T>, ConstMatrix<T>, ConstMatrix<T>, \
-                                         ConstMatrix<T>, const ExpertPlan&);
+#define MINIPIPE_INSTANTIATE(T)                                                                                                \
+  template void gather_rows<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, const ExpertPlan&);                           \
+  template void gather_rows_backward<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, const ExpertPlan&, bool);            \
+  template void combine_rows<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, ConstMatrix<Compute<T>>, const ExpertPlan&); \
+  template void combine_rows_backward<T>(const ExecutionSpace&, Matrix<T>, Matrix<Compute<T>>, ConstMatrix<T>, ConstMatrix<T>, \
+                                         ConstMatrix<Compute<T>>, const ExpertPlan&);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
+#undef MINIPIPE_INSTANTIATE
 
 }  // namespace minipipe::core

@@ -30,6 +30,8 @@ void plan_experts(const ExecutionSpace& space, const ExpertPlan& plan, Vector<st
 // Waits for `space`; offsets [E + 1] on the host, for the products of each expert. Allocates when `host` has another size.
 void read_offsets(const ExecutionSpace& space, std::vector<std::int32_t>& host, ConstVector<std::int32_t> offsets);
 
+// The kernels on rows take float, double and bf16; they compute in Compute<T> and round what they store once.
+
 // gathered [R*k, C]: each slot gets its row of input [R, C]. Slots from offsets[E] on are left as they are.
 template <class T>
 void gather_rows(const ExecutionSpace& space, Matrix<T> gathered, ConstMatrix<T> input, const ExpertPlan& plan);
@@ -42,14 +44,14 @@ void gather_rows_backward(const ExecutionSpace& space, Matrix<T> input_gradient,
 
 // out [R, C] = sum over the choices, in order, of weights [R, k] times the slot's row of expert_out [R*k, C].
 template <class T>
-void combine_rows(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<T> expert_out, ConstMatrix<T> weights,
+void combine_rows(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<T> expert_out, ConstMatrix<Compute<T>> weights,
                   const ExpertPlan& plan);
 
 // Writes expert_out_gradient [R*k, C] (slots from offsets[E] on are left as they are) and weights_gradient [R, k], the products
 // of output_gradient [R, C] and the experts' rows (zero for dropped pairs). expert_out_gradient may be expert_out.
 template <class T>
-void combine_rows_backward(const ExecutionSpace& space, Matrix<T> expert_out_gradient, Matrix<T> weights_gradient,
-                           ConstMatrix<T> output_gradient, ConstMatrix<T> expert_out, ConstMatrix<T> weights,
+void combine_rows_backward(const ExecutionSpace& space, Matrix<T> expert_out_gradient, Matrix<Compute<T>> weights_gradient,
+                           ConstMatrix<T> output_gradient, ConstMatrix<T> expert_out, ConstMatrix<Compute<T>> weights,
                            const ExpertPlan& plan);
 
 }  // namespace minipipe::core

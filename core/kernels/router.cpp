@@ -98,9 +98,10 @@ void router_balance(const ExecutionSpace& space, Vector<double> loss, Vector<T> 
 }
 
 template <class T>
-void router_backward(const ExecutionSpace& space, Matrix<T> logits_gradient, ConstMatrix<T> weights_gradient,
-                     ConstMatrix<std::int32_t> experts, ConstMatrix<T> weights, ConstMatrix<T> probabilities,
-                     ConstVector<T> load, T coefficient, RouterWeights kind) {
+void router_backward(const ExecutionSpace& space, Matrix<T> logits_gradient, ConstMatrix<Compute<T>> weights_gradient,
+                     ConstMatrix<std::int32_t> experts, ConstMatrix<Compute<T>> weights, ConstMatrix<Compute<T>> probabilities,
+                     ConstVector<Compute<T>> load, Compute<T> coefficient, RouterWeights kind) {
+  using C = Compute<T>;
   const std::int64_t rows = extent(probabilities, 0), count = extent(probabilities, 1), choices = extent(experts, 1);
   const bool balance = coefficient != 0, normalised = kind == RouterWeights::normalised;
   require_shape(extent(logits_gradient, 0) == rows && extent(logits_gradient, 1) == count && extent(experts, 0) == rows &&
@@ -108,42 +109,48 @@ void router_backward(const ExecutionSpace& space, Matrix<T> logits_gradient, Con
                     extent(weights_gradient, 1) == choices && (!balance || extent(load, 0) == count),
                 "router_backward");
   // d(E sum f P) / dp[r, e] = E f_e / R
-  const T factor = rows > 0 ? coefficient * static_cast<T>(count) / static_cast<T>(rows) : T(0);
+  const C factor = rows > 0 ? coefficient * static_cast<C>(count) / static_cast<C>(rows) : C(0);
   Kokkos::parallel_for(
       "minipipe::router::backward", RowRange(space, 0, rows), KOKKOS_LAMBDA(const std::int64_t row) {
         T* dz = row_pointer(logits_gradient, row);
-        const T* p = row_pointer(probabilities, row);
-        const T* w = row_pointer(weights, row);
-        const T* dw = row_pointer(weights_gradient, row);
+        const C* p = row_pointer(probabilities, row);
+        const C* w = row_pointer(weights, row);
+        const C* dw = row_pointer(weights_gradient, row);
         const std::int32_t* chosen = row_pointer(experts, row);
-        T along = 0;
+        C along_load = 0;
         for (std::int64_t e = 0; balance && e < count; ++e) {
-          along += p[e] * load(e);
+          along_load += p[e] * load(e);
         }
-        for (std::int64_t e = 0; e < count; ++e) {
-          dz[e] = balance ? factor * p[e] * (load(e) - along) : T(0);
-        }
-        along = 0;
+        C along = 0;
         for (int i = 0; i < choices; ++i) {
           along += w[i] * dw[i];
         }
-        for (std::int64_t e = 0; !normalised && e < count; ++e) {
-          dz[e] -= p[e] * along;
-        }
-        for (int i = 0; i < choices; ++i) {
-          dz[chosen[i]] += w[i] * (normalised ? dw[i] - along : dw[i]);
+        // Each element is stored once, so that it is rounded once.
+        for (std::int64_t e = 0; e < count; ++e) {
+          C sum = balance ? factor * p[e] * (load(e) - along_load) : C(0);
+          sum -= normalised ? C(0) : p[e] * along;
+          for (int i = 0; i < choices; ++i) {
+            sum += chosen[i] == e ? w[i] * (normalised ? dw[i] - along : dw[i]) : C(0);
+          }
+          dz[e] = sum;
         }
       });
 }
 
+#define MINIPIPE_INSTANTIATE_BACKWARD(T)                                                                                  \
+  template void router_backward<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<Compute<T>>, ConstMatrix<std::int32_t>,  \
+                                   ConstMatrix<Compute<T>>, ConstMatrix<Compute<T>>, ConstVector<Compute<T>>, Compute<T>, \
+                                   RouterWeights);
 #define MINIPIPE_INSTANTIATE(T)                                                                                           \
   template void router_forward<T>(const ExecutionSpace&, Matrix<std::int32_t>, Matrix<T>, Matrix<T>, ConstMatrix<T>,      \
                                   RouterWeights);                                                                         \
   template void router_balance<T>(const ExecutionSpace&, Vector<double>, Vector<T>, Vector<T>, ConstVector<std::int32_t>, \
                                   ConstMatrix<T>);                                                                        \
-  template void router_backward<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, ConstMatrix<std::int32_t>,           \
-                                   ConstMatrix<T>, ConstMatrix<T>, ConstVector<T>, T, RouterWeights);
+  MINIPIPE_INSTANTIATE_BACKWARD(T)
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE_BACKWARD(bf16)
+#undef MINIPIPE_INSTANTIATE
+#undef MINIPIPE_INSTANTIATE_BACKWARD
 
 }  // namespace minipipe::core

@@ -28,10 +28,11 @@ void router_balance(const ExecutionSpace& space, Vector<double> loss, Vector<T> 
                     ConstVector<std::int32_t> counts, ConstMatrix<T> probabilities);
 
 // Writes the gradient to the logits: from the gradient of the weights [R, k], plus that of coefficient * loss with f held
-// constant (counts have no gradient). `load` may be empty if the coefficient is zero.
+// constant (counts have no gradient). `load` may be empty if the coefficient is zero. T is the type in which the result is
+// stored, bf16 too; all else is Compute<T>.
 template <class T>
-void router_backward(const ExecutionSpace& space, Matrix<T> logits_gradient, ConstMatrix<T> weights_gradient,
-                     ConstMatrix<std::int32_t> experts, ConstMatrix<T> weights, ConstMatrix<T> probabilities,
-                     ConstVector<T> load, T coefficient, RouterWeights kind = RouterWeights::normalised);
+void router_backward(const ExecutionSpace& space, Matrix<T> logits_gradient, ConstMatrix<Compute<T>> weights_gradient,
+                     ConstMatrix<std::int32_t> experts, ConstMatrix<Compute<T>> weights, ConstMatrix<Compute<T>> probabilities,
+                     ConstVector<Compute<T>> load, Compute<T> coefficient, RouterWeights kind = RouterWeights::normalised);
 
 }  // namespace minipipe::core

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "core/linalg/cublaslt.hpp"
 #include "core/linalg/gemm_bf16.hpp"
 #include "core/types/region.hpp"
 #include "schedules/error.hpp"
@@ -18,8 +19,8 @@ namespace {
 
 #ifdef MINIPIPE_HAVE_ONEDNN
 inline constexpr bool have_onednn = true;
-void onednn_gemm(char a_form, char b_form, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, ConstMatrix<float> a,
-                 ConstMatrix<float> b, float beta, Matrix<float> c) {
+[[maybe_unused]] void onednn_gemm(char a_form, char b_form, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
+                                  ConstMatrix<float> a, ConstMatrix<float> b, float beta, Matrix<float> c) {
   const auto columns = [](const auto& matrix) { return static_cast<dnnl_dim_t>(matrix.extent(1)); };
   const dnnl_status_t status =
       dnnl_sgemm(a_form, b_form, m, n, k, alpha, a.data(), columns(a), b.data(), columns(b), beta, c.data(), columns(c));
@@ -29,8 +30,8 @@ void onednn_gemm(char a_form, char b_form, std::int64_t m, std::int64_t n, std::
 }
 #else
 inline constexpr bool have_onednn = false;
-void onednn_gemm(char, char, std::int64_t, std::int64_t, std::int64_t, float, ConstMatrix<float>, ConstMatrix<float>, float,
-                 Matrix<float>) {}
+[[maybe_unused]] void onednn_gemm(char, char, std::int64_t, std::int64_t, std::int64_t, float, ConstMatrix<float>,
+                                  ConstMatrix<float>, float, Matrix<float>) {}
 #endif
 
 template <class T>
@@ -61,7 +62,10 @@ void gemm(const ExecutionSpace& space, bool transpose_a, bool transpose_b, Compu
                    std::to_string(rows(b, transpose_b)) + " x " + std::to_string(n) + ", c " + std::to_string(c_rows) + " x " +
                    std::to_string(c_columns));
   }
-  if constexpr (std::is_same_v<T, bf16>) {
+  if constexpr (have_cublaslt) {
+    const Region region("minipipe::gemm::cublaslt");
+    cublaslt_gemm<T, Out>(space, transpose_a, transpose_b, alpha, a, b, beta, c);
+  } else if constexpr (std::is_same_v<T, bf16>) {
     gemm_bf16<Out>(space, transpose_a, transpose_b, alpha, a, b, beta, c);
   } else if constexpr (std::is_same_v<T, float> && on_host && have_onednn) {
     const Region region("minipipe::gemm::onednn");

@@ -10,14 +10,14 @@ namespace minipipe::core {
 
 // c = alpha op(a) op(b) + beta c with op(x) = x or its transpose; row-major, c is [m, n]. With beta = 0 the old c is not read.
 // Sums are formed in Compute<T>; c is rounded once, or for bf16 stored as float.
-// float on the host: oneDNN where it was found; otherwise Kokkos Kernels (BLAS, cuBLAS). bf16: see gemm_bf16().
+// CUDA: cuBLASLt. float on the host: oneDNN where it was found; otherwise Kokkos Kernels (BLAS). bf16: see gemm_bf16().
 // Throws RunError if the shapes do not fit or the library fails.
 template <class T, class Out = T>
 void gemm(const ExecutionSpace& space, bool transpose_a, bool transpose_b, Compute<T> alpha, ConstMatrix<T> a, ConstMatrix<T> b,
           Compute<T> beta, Matrix<std::type_identity_t<Out>> c);
 
-// How products of bf16 are formed here: native: by the hardware (oneDNN on a CPU with AVX512_BF16 or AMX); converted: right but
-// slow, by products in float of converted copies.
+// How products of bf16 are formed here: native: by the hardware (cuBLASLt; oneDNN on a CPU with AVX512_BF16 or AMX); converted:
+// right but slow, by products in float of converted copies.
 enum class Bf16Products { native, converted };
 Bf16Products bf16_products();
 

@@ -16,7 +16,7 @@ void converted_gemm(const ExecutionSpace& space, bool transpose_a, bool transpos
 template <class Out>
 bool onednn_gemm(bool transpose_a, bool transpose_b, ConstMatrix<bf16> a, ConstMatrix<bf16> b, float beta, Matrix<Out> c);
 
-// cuBLASLt's bf16 products belong here: a third function of this form, tried first in gemm_bf16() on that backend.
+// Where cublaslt_gemm() has not been taken: oneDNN, or else copies.
 template <class Out>
 void gemm_bf16(const ExecutionSpace& space, bool transpose_a, bool transpose_b, float alpha, ConstMatrix<bf16> a,
                ConstMatrix<bf16> b, float beta, Matrix<Out> c);

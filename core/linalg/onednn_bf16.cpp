@@ -1,4 +1,5 @@
 // Products of bf16 by oneDNN's matmul primitive.
+#include "core/linalg/cublaslt.hpp"
 #include "core/linalg/gemm.hpp"
 #include "core/linalg/gemm_bf16.hpp"
 
@@ -116,7 +117,9 @@ bool onednn_gemm(bool transpose_a, bool transpose_b, ConstMatrix<bf16> a, ConstM
   return true;
 }
 
-Bf16Products bf16_products() { return on_host && have_instructions() ? Bf16Products::native : Bf16Products::converted; }
+Bf16Products bf16_products() {
+  return have_cublaslt || (on_host && have_instructions()) ? Bf16Products::native : Bf16Products::converted;
+}
 
 #else
 
@@ -125,7 +128,7 @@ bool onednn_gemm(bool, bool, ConstMatrix<bf16>, ConstMatrix<bf16>, float, Matrix
   return false;
 }
 
-Bf16Products bf16_products() { return Bf16Products::converted; }
+Bf16Products bf16_products() { return have_cublaslt ? Bf16Products::native : Bf16Products::converted; }
 
 #endif
 

@@ -43,6 +43,16 @@ Matrix<T> matrix_in(const Vector<Compute<T>>& memory, std::size_t offset, std::i
                    static_cast<std::size_t>(columns));
 }
 
+// Numbers of another type, integers or doubles, in memory of wide elements: take wide_room<Value>(count) of those.
+template <class Value>
+constexpr std::size_t wide_room(std::size_t count) {
+  return count * (sizeof(Value) / sizeof(float));  // a wide element is a float, or larger
+}
+template <class Value, class Wide>
+Vector<Value> values_in(const Vector<Wide>& memory, std::size_t offset, std::int64_t count) {
+  return Vector<Value>(reinterpret_cast<Value*>(memory.data() + offset), static_cast<std::size_t>(count));
+}
+
 // The three memories in a pass of one microbatch.
 template <class T>
 struct BlockMemory {
@@ -58,6 +68,10 @@ struct BlockMemory {
     return slice_matrix(of(place), place.offset, rows, columns);
   }
   Matrix<T> matrix(Place place, int columns) const { return matrix_in<T>(of(place), place.offset, rows, columns); }
+  Vector<std::int32_t> integers(Place place, std::int64_t count) const {
+    return values_in<std::int32_t>(of(place), place.offset, count);
+  }
+  Vector<double> doubles(Place place, std::int64_t count) const { return values_in<double>(of(place), place.offset, count); }
 };
 
 }  // namespace minipipe::core

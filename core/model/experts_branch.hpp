@@ -31,25 +31,27 @@ struct ExpertsTensors {
 template <class T>
 ExpertsTensors<T> experts_tensors(TensorCursor<T>& next, const ModelConfig& model);
 
-// R rows, each with k choices: R k slots of all experts together, so that the memory does not depend on the data.
+// R rows, each with k choices: R k slots of all experts together, so that the memory does not depend on the data. Slots from
+// offsets[E] on (where a capacity drops pairs) hold nothing. All of the router before its gradient is Compute<T>.
 struct ExpertsActivations {
-  Place input;                               // [R, C]: written by whoever comes before
-  NormPlaces norm;                           // its output [R, C]
-  Place probabilities, weights;              // [R, E], [R, k]
-  Place choices;                             // [R, k] integers
-  Place counts, offsets, slots, pairs;       // integers of the ExpertPlan
-  Place load;                                // [E]
-  Place gathered;                            // [R k, C]
-  Place gate, up, hidden;                    // [R k, F]
-  Place expert_out;                          // [R k, C]
-  Place logits, balance, integer_workspace;  // needed within the forward only
+  Place input;                          // [R, C]: written by whoever comes before
+  NormPlaces norm;                      // its output [R, C]
+  Place probabilities, weights;         // [R, E], [R, k]
+  Place choices;                        // [R, k] integers
+  Place counts, offsets, slots, pairs;  // integers of the ExpertPlan
+  Place load;                           // [E]
+  Place gathered;                       // [R k, C]
+  Place gate, up, hidden;               // [R k, F]
+  Place expert_out;                     // [R k, C]; the input half of the backward leaves the gradient of `gathered` here
+  Place balance;                        // one double in the slot: the load-balancing loss of the last forward
+  Place logits, integer_workspace;      // [R, E], integers: needed within the forward only
 };
 ExpertsActivations experts_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
                                        Recompute recompute);
 
 // The output gradient of each layer that has parameters: what the weight half needs beside the activations.
 struct ExpertsGradients {
-  Place norm;        // [R, C]
+  Place norm;        // [R, C]; before, within the input half, the gradient of what the dropout takes
   Place logits;      // [R, E]
   Place gate, up;    // [R k, F]
   Place expert_out;  // [R k, C]
@@ -74,7 +76,8 @@ void experts_branch_backward_input(const LayerContext& context, int block, const
                                    const ExpertsActivations& at, const ExpertsGradients& work, const BlockMemory<T>& memory,
                                    Matrix<T> gradient);
 
-// Adds to the parameters' gradients, from the slot and the workspace alone.
+// Adds to the parameters' gradients, from the slot and the workspace alone. Nothing to those of an expert without rows. This
+// and the input half each wait once for the device, as the forward does.
 template <class T>
 void experts_branch_backward_weight(const LayerContext& context, const ExpertsTensors<Compute<T>>& gradients,
                                     const ExpertsActivations& at, const ExpertsGradients& work, const BlockMemory<T>& memory);

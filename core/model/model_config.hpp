@@ -16,7 +16,8 @@ struct ModelConfig {
   double dropout = 0.0;  // probability that an element is dropped, in [0, 1)
   int kv_heads = 0;      // heads of keys and values, each shared by heads / kv_heads query heads; 0: as many as heads
   int hidden = 0;        // features inside the MLP; 0: the family's rule
-  std::string pattern;   // hybrid: one letter for each layer, see LayerKind; empty for the other families
+  // hybrid: one letter for each layer, see LayerKind; empty for the other families
+  std::string pattern = {};
   // Layers '#', mixtures of experts.
   int experts = 8;               // E
   int expert_choices = 2;        // k: experts of each token, at most E

@@ -92,7 +92,7 @@ std::int64_t LocalStage::message_bytes() const {
 }
 
 Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const Sources& sources, std::function<double()> clock)
-    : place_(place), clock_(std::move(clock)) {
+    : place_(place), clock_(std::move(clock)), transport_(make_transport(deck.parallel.transport, edges)) {
   for (const int index : place_.local_stages()) {
     LocalStage stage;
     stage.index = index;
@@ -100,7 +100,7 @@ Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const S
     make_compute(stage, deck, sources);
     stages_.push_back(std::move(stage));
   }
-  connect(edges);
+  connect();
   if (deck.emulate.enabled) delay_links(deck);
   const auto options = schedule_options(deck, place_.stages());
   for (LocalStage& stage : stages_) {
@@ -124,15 +124,17 @@ void Pipeline::join_replicas(MPI_Comm replicas) {
 
 void Pipeline::make_buffers(LocalStage& stage, const Deck& deck) {
   const std::int64_t floats = message_floats(deck);
+  const bool on_device = deck.parallel.transport == "nccl" || deck.parallel.staging == "device";
+  const auto staging = on_device ? MessageBuffers::Staging::never : MessageBuffers::Staging::when_needed;
   if (stage.index > 0) {
     const int slots = edge_slots(deck, place_.stages(), stage.index - 1);
-    stage.activation_in = std::make_unique<MessageBuffers>("activation_in", slots, floats);
-    stage.gradient_out = std::make_unique<MessageBuffers>("gradient_out", slots, floats);
+    stage.activation_in = std::make_unique<MessageBuffers>("activation_in", slots, floats, staging);
+    stage.gradient_out = std::make_unique<MessageBuffers>("gradient_out", slots, floats, staging);
   }
   if (stage.index + 1 < place_.stages()) {
     const int slots = edge_slots(deck, place_.stages(), stage.index);
-    stage.activation_out = std::make_unique<MessageBuffers>("activation_out", slots, floats);
-    stage.gradient_in = std::make_unique<MessageBuffers>("gradient_in", slots, floats);
+    stage.activation_out = std::make_unique<MessageBuffers>("activation_out", slots, floats, staging);
+    stage.gradient_in = std::make_unique<MessageBuffers>("gradient_in", slots, floats, staging);
   }
 }
 
@@ -180,16 +182,15 @@ void Pipeline::make_exchange(LocalStage& stage, MPI_Comm replicas) {
   model.attach(*stage.exchange);
 }
 
-void Pipeline::connect(MPI_Comm edges) {
+void Pipeline::connect() {
   for (LocalStage& stage : stages_) {
     const int previous = stage.index - 1;
     const int next = stage.index + 1;
     if (previous >= 0 && !place_.has(previous)) {
       const int peer = place_.rank_of(previous);
-      stage.activation_receive =
-          std::make_unique<MpiReceiveChannel>(edges, peer, edge_tag(previous, Direction::activation), *stage.activation_in);
-      stage.gradient_send = std::make_unique<MpiSendChannel>(edges, peer, edge_tag(previous, Direction::gradient),
-                                                             *stage.gradient_out, sent_to_stages_);
+      stage.activation_receive = transport_->receiver({peer, edge_tag(previous, Direction::activation)}, *stage.activation_in);
+      stage.gradient_send =
+          transport_->sender({peer, edge_tag(previous, Direction::gradient)}, *stage.gradient_out, sent_to_stages_);
     }
     if (next >= place_.stages()) continue;
     if (place_.has(next)) {
@@ -197,10 +198,9 @@ void Pipeline::connect(MPI_Comm edges) {
       continue;
     }
     const int peer = place_.rank_of(next);
-    stage.activation_send = std::make_unique<MpiSendChannel>(edges, peer, edge_tag(stage.index, Direction::activation),
-                                                             *stage.activation_out, sent_to_stages_);
-    stage.gradient_receive =
-        std::make_unique<MpiReceiveChannel>(edges, peer, edge_tag(stage.index, Direction::gradient), *stage.gradient_in);
+    stage.activation_send =
+        transport_->sender({peer, edge_tag(stage.index, Direction::activation)}, *stage.activation_out, sent_to_stages_);
+    stage.gradient_receive = transport_->receiver({peer, edge_tag(stage.index, Direction::gradient)}, *stage.gradient_in);
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/comm/message_buffers.hpp"
 #include "core/comm/mpi_error.hpp"
+#include "core/comm/transport.hpp"
 #include "core/deck/deck.hpp"
 #include "core/emulate/emulated_stage.hpp"
 #include "core/model/kokkos_stage.hpp"
@@ -52,6 +53,10 @@ class Pipeline {
   Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const Sources& sources, std::function<double()> clock);
   ~Pipeline();
 
+  // Once, before anything else: connects the channels between ranks. Collective over `edges`; a rank whose pipeline could not
+  // be made must not be waited for here.
+  void join_stages() { transport_->join(); }
+
   // With several replicas, once, before anything else: allocates and joins the exchange among them. `replicas`: the ranks that
   // hold the same stages, by replica. Collective over it; a rank whose pipeline could not be made must not be waited for here.
   void join_replicas(MPI_Comm replicas);
@@ -81,12 +86,13 @@ class Pipeline {
   void make_buffers(LocalStage& stage, const Deck& deck);
   void make_compute(LocalStage& stage, const Deck& deck, const Sources& sources);
   void make_exchange(LocalStage& stage, MPI_Comm replicas);
-  void connect(MPI_Comm edges);
+  void connect();
   void connect_in_process(LocalStage& lower, LocalStage& upper);
   void delay_links(const Deck& deck);
 
   Place place_;
   std::function<double()> clock_;
+  std::unique_ptr<Transport> transport_;
   std::int64_t sent_to_stages_ = 0;      // counted by the channels
   SentBytes sent_in_evaluation_;         // of all_sent()
   std::vector<Communicator> exchanges_;  // one per stage with replicas; outlives the stages

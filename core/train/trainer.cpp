@@ -42,6 +42,7 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
   started_ = MPI_Wtime();
   agree(comm_.get(), [&] { open_output(); });
   agree(comm_.get(), [&] { set_up(sources); });
+  agree(comm_.get(), [&] { pipeline_->join_stages(); });
   agree(comm_.get(), [&] { pipeline_->join_replicas(replicas_.get()); });
   agree(comm_.get(), [&] { restore(); });
   if (place_.rank == 0) std::cout << notes_ << std::flush;

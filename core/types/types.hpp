@@ -18,6 +18,12 @@ using ExecutionSpace = Kokkos::DefaultExecutionSpace;
 #endif
 using MemorySpace = ExecutionSpace::memory_space;
 using HostSpace = Kokkos::HostSpace;
+// Host memory that copies to and from a device go through at full speed and without waiting.
+#ifdef KOKKOS_ENABLE_CUDA
+using StagingSpace = std::conditional_t<std::is_same_v<MemorySpace, HostSpace>, HostSpace, Kokkos::CudaHostPinnedSpace>;
+#else
+using StagingSpace = HostSpace;
+#endif
 
 // True if kernels run on the host: there a team is one thread and inner loops are plain vector loops.
 inline constexpr bool on_host =

@@ -118,12 +118,12 @@ class ToyOverBuffers final : public schedules::Stage {
  private:
   static void load(const MessageBuffers& buffers, int slot, std::vector<double>& values) {
     if (slot >= 0) {
-      std::memcpy(&values.at(static_cast<std::size_t>(slot)), buffers.host_slot(slot) + 2, sizeof(double));
+      std::memcpy(&values.at(static_cast<std::size_t>(slot)), buffers.transport_slot(slot) + 2, sizeof(double));
     }
   }
   static void store(const MessageBuffers& buffers, int slot, const std::vector<double>& values) {
     if (slot >= 0) {
-      std::memcpy(buffers.host_slot(slot) + 2, &values.at(static_cast<std::size_t>(slot)), sizeof(double));
+      std::memcpy(buffers.transport_slot(slot) + 2, &values.at(static_cast<std::size_t>(slot)), sizeof(double));
     }
   }
 

@@ -27,7 +27,7 @@ NONZERO = "anything but 0"
 # Changes that make the small deck's model one of all kinds of layers.
 HYBRID = {
     "model.family": "hybrid",
-    "model.pattern": "-*-*",
+    "model.pattern": "M*#-",
     "model.layers": 4,
     "model.kv_heads": 2,
     "model.hidden": 48,

@@ -81,11 +81,16 @@ TEST(MessageBuffers, slots_lie_apart_and_bytes_add_up) {
   const MessageBuffers buffers("test", 3, 5);
   EXPECT_EQ(buffers.slots(), 3);
   EXPECT_EQ(buffers.elements(), 5);
-  EXPECT_EQ(buffers.host_slot(2) - buffers.host_slot(0), 10);
+  EXPECT_EQ(buffers.transport_slot(2) - buffers.transport_slot(0), 10);
   EXPECT_EQ(buffers.device().label(), "minipipe::comm::test");
   const MessageBuffers staged("test", 3, 5, MessageBuffers::Staging::always);
   EXPECT_TRUE(staged.staged());
   EXPECT_EQ(staged.bytes(), 2 * 3 * 5 * 4);
+  EXPECT_EQ(static_cast<const void*>(staged.transport_slot(1)), static_cast<const void*>(&staged.host()(1, 0)));
+  const MessageBuffers handed_on("test", 3, 5, MessageBuffers::Staging::never);
+  EXPECT_FALSE(handed_on.staged());
+  EXPECT_EQ(handed_on.bytes(), 3 * 5 * 4);
+  EXPECT_EQ(handed_on.transport_slot(1), handed_on.device().data() + 5);
   if (!buffers.staged()) {
     EXPECT_EQ(buffers.bytes(), 3 * 5 * 4);
   }

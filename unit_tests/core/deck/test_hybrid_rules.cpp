@@ -46,12 +46,10 @@ TEST(HybridRules, KeysOfLayersThatAreNotThereDoNothing) {
   EXPECT_EQ(rules_error({"model.expert_choices=9", "model.state_groups=3"}), "");
 }
 
-TEST(HybridRules, RefuseWhatTheseLayersCannotDo) {
+TEST(HybridRules, RefuseSubnetworks) {
   EXPECT_THAT(hybrid_error({"parallel.mode=sdp"}),
               HasSubstr("parallel.mode = \"sdp\": subnetworks are made of transformer blocks"));
-  EXPECT_THAT(hybrid_error({"precision.compute=bf16"}), HasSubstr("precision.compute = \"bf16\": layers # of model.pattern"));
-  EXPECT_THAT(hybrid_error({"precision.compute=bf16", "model.pattern=\"M-*-M\""}), HasSubstr("layers M of model.pattern"));
-  EXPECT_EQ(hybrid_error({"precision.compute=bf16", "model.pattern=\"--*-*\""}), "");
+  EXPECT_EQ(hybrid_error({"parallel.mode=fsdp", "precision.compute=bf16"}), "");
 }
 
 }  // namespace

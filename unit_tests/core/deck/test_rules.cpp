@@ -70,6 +70,8 @@ TEST(Rules, TiedEmbedding) {
 }
 
 TEST(Rules, EmulatedStages) {
+  EXPECT_THAT(rules_error({"emulate.enabled=true", "parallel.transport=nccl"}, 2), HasSubstr("use \"mpi\" with [emulate]"));
+  EXPECT_THAT(rules_error({"emulate.enabled=true", "parallel.staging=device"}, 2), HasSubstr("use \"host\" with [emulate]"));
   EXPECT_THAT(rules_error({"emulate.stage_factors=[1,2]"}, 3), HasSubstr("has length 2 for 3 stages"));
   EXPECT_EQ(rules_error({"emulate.stage_factors=[1,2]"}, 2), "");
 }

@@ -1,6 +1,6 @@
 #include "core/kernels/expert_dispatch.hpp"
 #include "schedules/error.hpp"
-#include "unit_tests/core/kernels/arrays.hpp"
+#include "unit_tests/core/kernels/bf16_arrays.hpp"
 
 namespace minipipe::core::testing {
 
@@ -208,6 +208,36 @@ TYPED_TEST(ExpertRows, CombineAndItsGradientsAgreeWithLoop) {
       EXPECT_EQ(again.exact(), dweights.exact());
       const std::vector<T> in_place = expert_out.exact(), apart = dexpert.exact();
       for (int i = 0; i < reference.offsets.back() * z.columns; ++i) EXPECT_EQ(in_place[i], apart[i]);
+    }
+  }
+}
+
+TEST(ExpertRowsBf16, AreThoseOfDoubleRoundedOnce) {
+  for (const Case& z : cases) {
+    const Integers chosen = choose(z, 9);
+    const int pairs = z.rows * z.choices;
+    const Numbers x = random_bf16(z.rows * z.columns, 3), y = random_bf16(pairs * z.columns, 4),
+                  w = random_numbers(pairs, 5, 0, 1);
+    for (const std::int64_t capacity : capacities) {
+      const Plan plan(z, chosen, capacity);
+      const auto run = [&]<class T>(T) {
+        const Array<T> input(x), values(y), gathered(Numbers(y.size(), 9)), sums(x), out(x.size()),
+            gradient(Numbers(y.size(), 9));
+        const Array<Compute<T>> weights(w), weights_gradient(w.size());
+        const auto rows = [&](const Array<T>& array) { return array.matrix(z.rows, z.columns); };
+        const auto slots = [&](const Array<T>& array) { return array.matrix(pairs, z.columns); };
+        gather_rows<T>({}, slots(gathered), rows(input), plan.views);
+        gather_rows_backward<T>({}, rows(sums), slots(values), plan.views, true);
+        combine_rows<T>({}, rows(out), slots(values), weights.matrix(z.rows, z.choices), plan.views);
+        combine_rows_backward<T>({}, slots(gradient), weights_gradient.matrix(z.rows, z.choices), rows(input), slots(values),
+                                 weights.matrix(z.rows, z.choices), plan.views);
+        return std::array<Numbers, 5>{gathered.get(), sums.get(), out.get(), gradient.get(), weights_gradient.get()};
+      };
+      const auto narrow = run(bf16()), wide = run(double());
+      EXPECT_EQ(narrow[0], wide[0]);
+      const double tolerance = (z.choices + 1) * (z.choices + 1) * rounding<float>;
+      for (int i = 1; i < 4; ++i) expect_rounded(narrow[i], wide[i], tolerance);
+      expect_near(narrow[4], wide[4], (z.columns + 1) * z.columns * rounding<float>);
     }
   }
 }

@@ -1,6 +1,6 @@
 #include "core/kernels/router.hpp"
 #include "schedules/error.hpp"
-#include "unit_tests/core/kernels/arrays.hpp"
+#include "unit_tests/core/kernels/bf16_arrays.hpp"
 
 namespace minipipe::core::testing {
 
@@ -180,6 +180,27 @@ TYPED_TEST(Router, GradientAgreesWithDifferences) {
       expect_near(backward({}, 0),
                   differences(logits, [&](const Numbers& at) { return dot(dw, pair_weights(z, at, chosen, kind)); }),
                   tolerance);
+    }
+  }
+}
+
+// Wide inputs, and a result that is rounded once.
+TEST(RouterBf16, GradientIsThatOfFloatRoundedOnce) {
+  for (const RouterWeights kind : {RouterWeights::normalised, RouterWeights::probabilities}) {
+    for (const Case& z : cases) {
+      const Numbers logits = random_numbers(z.rows * z.experts, 3, -3, 3), dw = random_numbers(z.rows * z.choices, 4);
+      const Routed<float> routed(z, logits, kind);
+      const Array<float> load(random_numbers(z.experts, 5, 0, 1)), weights_gradient(dw), exact(logits.size());
+      const Array<bf16> rounded(logits.size());
+      const auto backward = [&]<class T>(const Array<T>& dz) {
+        router_backward<T>({}, dz.matrix(z.rows, z.experts), weights_gradient.matrix(z.rows, z.choices),
+                           integer_matrix(routed.experts, z.rows, z.choices), routed.weights.matrix(z.rows, z.choices),
+                           routed.probabilities.matrix(z.rows, z.experts), load.vector(), 0.5F, kind);
+      };
+      backward(exact);
+      backward(rounded);
+      // The compiler may contract the two differently.
+      expect_rounded(rounded.get(), exact.get(), 4 * rounding<float>);
     }
   }
 }

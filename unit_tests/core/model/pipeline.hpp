@@ -60,7 +60,7 @@ inline KokkosStageOptions small_llama() {
 }
 
 // A layer for each letter of the pattern.
-inline KokkosStageOptions small_hybrid(const std::string& pattern = "-*-*") {
+inline KokkosStageOptions small_hybrid(const std::string& pattern = "M*#-M") {
   KokkosStageOptions options = small_llama();
   ModelConfig& model = options.model;
   model.family = "hybrid";

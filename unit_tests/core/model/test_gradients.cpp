@@ -73,7 +73,7 @@ TEST(Gradients, AgreeWithFiniteDifferencesForHybrids) {
   for (const Recompute recompute : {Recompute::none, Recompute::attention, Recompute::block}) {
     Case c;
     c.recompute = recompute;
-    c.model = small_hybrid("-*-").model;
+    c.model = small_hybrid("M-#*").model;
     c.model.width = 12;
     c.model.heads = 2;
     c.model.vocab = 13;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr Recompute all_kinds[] = {Recompute::none, Recompute::attention, Recompute::block};
 
-std::vector<KokkosStageOptions> families() { return {small_options(), small_llama(), small_hybrid()}; }
+std::vector<KokkosStageOptions> families() { return {small_options(), small_llama()}; }
 
 // Dropout is on in these models: masks are drawn again as they were.
 TEST(Recompute, GivesTheSameToTheLastBit) {
