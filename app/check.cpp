@@ -151,13 +151,30 @@ core::SteadyPrediction print_prediction(const Subject& subject, const std::vecto
   return steady;
 }
 
-void print_json(const core::Preflight& result, const core::SteadyPrediction& steady, const std::vector<std::uint64_t>& bytes) {
+// Milliseconds, under the names of the keys of [emulate] that make a stage sleep as long.
+void print_stage_times(const schedules::Costs& costs) {
+  const std::pair<const char*, const std::vector<double>*> lists[] = {{"stage_forward_ms", &costs.forward},
+                                                                      {"stage_input_ms", &costs.backward_input},
+                                                                      {"stage_weight_ms", &costs.backward_weight},
+                                                                      {"stage_update_ms", &costs.update}};
+  for (const auto& [key, seconds] : lists) {
+    std::printf(",\"%s\":[", key);
+    for (std::size_t s = 0; s < seconds->size(); ++s) std::printf("%s%.9g", s == 0 ? "" : ",", 1e3 * (*seconds)[s]);
+    std::printf("]");
+  }
+  std::printf(",\"link_latency_ms\":%.9g", 1e3 * costs.latency);
+}
+
+void print_json(const core::Preflight& result, const core::SteadyPrediction& steady, const std::vector<std::uint64_t>& bytes,
+                const schedules::Costs& costs) {
   std::printf("{\"makespan_s\":%.9g,\"step_time_s\":%.9g,\"tokens_per_s\":%.9g,\"bubble_share\":%.9g,\"peak_bytes\":[",
               result.simulation.makespan, steady.step_time, steady.tokens_per_s, steady.bubble_share);
   for (std::size_t r = 0; r < bytes.size(); ++r) {
     std::printf("%s%llu", r == 0 ? "" : ",", static_cast<unsigned long long>(bytes[r]));
   }
-  std::printf("]}\n");
+  std::printf("]");
+  print_stage_times(costs);
+  std::printf("}\n");
   std::fflush(stdout);
 }
 
@@ -192,7 +209,7 @@ int simulate(const Command& command) {
   }
   if (!command.timeline.empty()) core::write_chrome_trace(command.timeline, result.simulation.log);
   const int status = verdict(result);
-  print_json(result, steady, bytes);
+  print_json(result, steady, bytes, subject.costs);
   return status;
 }
 

@@ -33,7 +33,7 @@ struct Deck {
     int context = 128;
     bool tied = false;
     double dropout = 0.0;
-    std::string pattern;
+    std::string pattern = "";
     int experts = 8;
     int expert_choices = 2;
     int expert_hidden = 0;
@@ -139,6 +139,10 @@ struct Deck {
     double forward_ms = 4.0;
     double backward_ms = 8.0;
     std::vector<double> stage_factors;
+    std::vector<double> stage_forward_ms;
+    std::vector<double> stage_input_ms;
+    std::vector<double> stage_weight_ms;
+    std::vector<double> stage_update_ms;
     double link_latency_ms = 0.0;
     std::vector<double> link_latencies_ms;
     double link_mb_per_s = 0.0;

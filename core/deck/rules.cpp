@@ -4,6 +4,7 @@
 #include <fstream>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/deck/hybrid_rules.hpp"
@@ -114,6 +115,15 @@ void check_stages(Rules& rules, const Deck& deck, int ranks) {
   rules.require(factors.empty() || static_cast<int>(factors.size()) == stages, "emulate", "stage_factors",
                 "has length " + str(static_cast<std::int64_t>(factors.size())) + " for " + stages_text +
                     "; give one factor per stage, or [] for 1 everywhere");
+  const std::pair<const char*, const std::vector<double>*> times[] = {{"stage_forward_ms", &deck.emulate.stage_forward_ms},
+                                                                      {"stage_input_ms", &deck.emulate.stage_input_ms},
+                                                                      {"stage_weight_ms", &deck.emulate.stage_weight_ms},
+                                                                      {"stage_update_ms", &deck.emulate.stage_update_ms}};
+  for (const auto& [key, list] : times) {
+    rules.require(list->empty() || static_cast<int>(list->size()) == stages, "emulate", key,
+                  "has length " + str(static_cast<std::int64_t>(list->size())) + " for " + stages_text +
+                      "; give one time per stage, or [] to leave it out");
+  }
 
   const std::vector<double>& latencies = deck.emulate.link_latencies_ms;
   rules.require(latencies.empty() || static_cast<int>(latencies.size()) == stages - 1, "emulate", "link_latencies_ms",

@@ -30,16 +30,16 @@ void require_not_negative(double value, const char* key) {
 EmulatedStage::EmulatedStage(const EmulatedStageOptions& options, std::function<void(double)> sleep)
     : options_(options), sleep_(std::move(sleep)) {
   require_not_negative(options_.forward_ms, "emulate.forward_ms");
-  require_not_negative(options_.backward_ms, "emulate.backward_ms");
+  require_not_negative(options_.input_ms, "emulate.stage_input_ms");
+  require_not_negative(options_.weight_ms, "emulate.stage_weight_ms");
   require_not_negative(options_.update_ms, "emulate.update_ms");
-  require_not_negative(options_.factor, "emulate.stage_factors");
   if (!(options_.jitter >= 0 && options_.jitter < 1)) {
     throw InputError("emulate.jitter = " + std::to_string(options_.jitter) + ": must be at least 0 and below 1");
   }
 }
 
 double EmulatedStage::scaled_s(double milliseconds, std::int64_t microbatch, std::uint64_t kind) const {
-  const double seconds = milliseconds * options_.factor * 1e-3;
+  const double seconds = milliseconds * 1e-3;
   if (options_.jitter == 0) {
     return seconds;
   }
@@ -56,15 +56,15 @@ void EmulatedStage::forward(std::int64_t microbatch, int, int, int) {
 }
 
 void EmulatedStage::backward(std::int64_t microbatch, int, int, int) {
-  sleep_(scaled_s(options_.backward_ms, microbatch, draw_backward));
+  sleep_(scaled_s(options_.input_ms + options_.weight_ms, microbatch, draw_backward));
 }
 
 void EmulatedStage::backward_input(std::int64_t microbatch, int, int, int) {
-  sleep_(scaled_s(options_.backward_ms / 2, microbatch, draw_input));
+  sleep_(scaled_s(options_.input_ms, microbatch, draw_input));
 }
 
 void EmulatedStage::backward_weight(std::int64_t microbatch, int) {
-  sleep_(scaled_s(options_.backward_ms / 2, microbatch, draw_weight));
+  sleep_(scaled_s(options_.weight_ms, microbatch, draw_weight));
 }
 
 void EmulatedStage::update(std::int64_t update) {

@@ -10,8 +10,8 @@ namespace minipipe::core {
 
 struct EmulatedStageOptions {
   double forward_ms = 4.0;
-  double backward_ms = 8.0;  // whole backward; I and W are half each
-  double factor = 1.0;       // this stage's own slowness
+  double input_ms = 4.0;   // gradient of the input
+  double weight_ms = 4.0;  // gradient of the weights; a whole backward takes both
   double update_ms = 0.0;
   double jitter = 0.0;     // each duration is scaled by a factor drawn evenly from [1 - jitter, 1 + jitter], 0 <= jitter < 1
   std::uint64_t seed = 1;  // of the jitter

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/deck/emulated_times.hpp"
 #include "core/deck/rules.hpp"
 #include "core/train/link_delay.hpp"
 #include "core/train/replica_options.hpp"
@@ -147,11 +148,11 @@ std::int64_t message_floats(const Deck& deck) {
 schedules::Costs emulated_costs(const Deck& deck, int stages) {
   schedules::Costs costs;
   for (int stage = 0; stage < stages; ++stage) {
-    const double factor = deck.emulate.stage_factors.empty() ? 1.0 : deck.emulate.stage_factors[stage];
-    costs.forward.push_back(1e-3 * deck.emulate.forward_ms * factor);
-    costs.backward_input.push_back(0.5e-3 * deck.emulate.backward_ms * factor);
-    costs.backward_weight.push_back(0.5e-3 * deck.emulate.backward_ms * factor);
-    costs.update.push_back(0);
+    const EmulatedTimes times = emulated_times(deck, stage);
+    costs.forward.push_back(1e-3 * times.forward);
+    costs.backward_input.push_back(1e-3 * times.input);
+    costs.backward_weight.push_back(1e-3 * times.weight);
+    costs.update.push_back(1e-3 * times.update);
   }
   for (int stage = 0; stage + 1 < stages; ++stage) costs.latency = std::max(costs.latency, link_delay_s(deck, stage));
   return costs;

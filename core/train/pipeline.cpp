@@ -5,6 +5,7 @@
 #include "core/comm/agreement.hpp"
 #include "core/comm/delayed_channel.hpp"
 #include "core/comm/mpi_channel.hpp"
+#include "core/deck/emulated_times.hpp"
 #include "core/train/link_delay.hpp"
 #include "core/train/options.hpp"
 #include "schedules/error.hpp"
@@ -141,9 +142,11 @@ void Pipeline::make_buffers(LocalStage& stage, const Deck& deck) {
 void Pipeline::make_compute(LocalStage& stage, const Deck& deck, const Sources& sources) {
   if (deck.emulate.enabled) {
     EmulatedStageOptions options;
-    options.forward_ms = deck.emulate.forward_ms;
-    options.backward_ms = deck.emulate.backward_ms;
-    options.factor = deck.emulate.stage_factors.empty() ? 1.0 : deck.emulate.stage_factors[stage.index];
+    const EmulatedTimes times = emulated_times(deck, stage.index);
+    options.forward_ms = times.forward;
+    options.input_ms = times.input;
+    options.weight_ms = times.weight;
+    options.update_ms = times.update;
     options.jitter = deck.emulate.jitter;
     options.seed = static_cast<std::uint64_t>(deck.run.seed);
     options.stage = stage.index;

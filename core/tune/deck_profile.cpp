@@ -4,6 +4,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "core/deck/emulated_times.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -16,6 +17,12 @@ std::string list(const std::vector<T>& values) {
   for (const T& value : values) text << (text.tellp() == 0 ? "[" : ",") << value;
   text << (values.empty() ? "[]" : "]");
   return text.str();
+}
+
+// The deck says of its stages more than a factor.
+bool has_stage_times(const Deck& deck) {
+  return !deck.emulate.stage_forward_ms.empty() || !deck.emulate.stage_input_ms.empty() ||
+         !deck.emulate.stage_weight_ms.empty() || !deck.emulate.stage_update_ms.empty();
 }
 }  // namespace
 
@@ -33,7 +40,7 @@ schedules::CostProfile deck_profile(const Deck& deck, int stages, const std::vec
   std::vector<int> partition = deck.schedule.partition;
   if (partition.empty()) partition = schedules::uniform_partition(deck.model.layers, stages);
   for (std::size_t s = 0; s < partition.size(); ++s) {
-    const double factor = deck.emulate.stage_factors.empty() ? 1.0 : deck.emulate.stage_factors[s];
+    const EmulatedTimes times = emulated_times(deck, static_cast<int>(s));
     if (partition[s] == 0) {
       throw InputError("schedule.partition: stage " + std::to_string(s) +
                        " has no layers to share its emulated time; give it one, or use a profile");
@@ -41,10 +48,9 @@ schedules::CostProfile deck_profile(const Deck& deck, int stages, const std::vec
     const auto first = costs.begin() + static_cast<std::ptrdiff_t>(profile.layers.size());
     const double sum = std::accumulate(first, first + partition[s], 0.0);
     for (auto cost = first; cost != first + partition[s]; ++cost) {
-      const double share = factor * *cost / sum;
-      profile.layers.push_back({.forward = share * deck.emulate.forward_ms,
-                                .backward_input = 0.5 * share * deck.emulate.backward_ms,
-                                .backward_weight = 0.5 * share * deck.emulate.backward_ms});
+      const double share = *cost / sum;
+      profile.layers.push_back(
+          {.forward = share * times.forward, .backward_input = share * times.input, .backward_weight = share * times.weight});
     }
   }
   const auto& links = deck.emulate.link_latencies_ms;
@@ -63,12 +69,23 @@ std::vector<std::string> plan_overrides(const std::vector<int>& partition, const
 std::vector<std::string> plan_overrides(const Deck& deck, const schedules::CostProfile& profile,
                                         const std::vector<int>& partition, const std::string& plan_file) {
   std::vector<std::string> overrides = plan_overrides(partition, plan_file);
-  if (!deck.emulate.enabled || !(deck.emulate.forward_ms > 0)) return overrides;
-  std::vector<double> factors;
-  for (const auto& stage : schedules::CostSums(profile).stages(partition)) {
-    factors.push_back(stage.forward / deck.emulate.forward_ms);
+  if (!deck.emulate.enabled) return overrides;
+  const auto stages = schedules::CostSums(profile).stages(partition);
+  const auto add = [&](const char* key, double schedules::LayerCosts::*time, double unit) {
+    std::vector<double> values;
+    for (const schedules::LayerCosts& stage : stages) values.push_back(stage.*time / unit);
+    overrides.push_back(std::string("emulate.") + key + "=" + list(values));
+  };
+  if (!has_stage_times(deck)) {
+    if (deck.emulate.forward_ms > 0) add("stage_factors", &schedules::LayerCosts::forward, deck.emulate.forward_ms);
+    return overrides;
   }
-  overrides.push_back("emulate.stage_factors=" + list(factors));
+  add("stage_forward_ms", &schedules::LayerCosts::forward, 1);
+  add("stage_input_ms", &schedules::LayerCosts::backward_input, 1);
+  add("stage_weight_ms", &schedules::LayerCosts::backward_weight, 1);
+  // The tuner knows nothing of updates, and the lists must fit the number of stages.
+  overrides.push_back("emulate.stage_factors=[]");
+  overrides.push_back("emulate.stage_update_ms=[]");
   return overrides;
 }
 

@@ -8,9 +8,9 @@
 
 namespace minipipe::core {
 
-// Costs of the deck's layers when no profile is given, from [emulate]: a stage of `stages` takes its time times its factor,
-// shared by its layers as `relative_costs` say (empty: evenly), a backward half input and half weight gradient, and a link the
-// largest latency. InputError, with what to give instead, if the deck does not emulate.
+// Costs of the deck's layers when no profile is given, from [emulate]: the times of each of `stages` stages (emulated_times),
+// shared by its layers as `relative_costs` say (empty: evenly), and the largest latency of a link. InputError, with what to
+// give instead, if the deck does not emulate.
 schedules::CostProfile deck_profile(const Deck& deck, int stages, const std::vector<double>& relative_costs = {});
 
 // The values of deck keys under which `minipipe train DECK` runs the plan: "block.key=value".

@@ -12,9 +12,9 @@ namespace {
 TEST(EmulatedStage, sleeps_the_times_given_in_the_order_called) {
   std::vector<double> slept;
   EmulatedStageOptions options;
-  options.forward_ms = 4;
-  options.backward_ms = 10;
-  options.factor = 1.5;
+  options.forward_ms = 6;
+  options.input_ms = 7;
+  options.weight_ms = 8;
   EmulatedStage stage(options, [&](double seconds) { slept.push_back(seconds); });
   stage.forward(0, 0, 0, 0);
   stage.backward(0, 0, 0, 0);
@@ -24,8 +24,8 @@ TEST(EmulatedStage, sleeps_the_times_given_in_the_order_called) {
   ASSERT_EQ(slept.size(), 4u);
   EXPECT_NEAR(slept[0], 0.006, 1e-15);
   EXPECT_NEAR(slept[1], 0.015, 1e-15);
-  EXPECT_NEAR(slept[2], 0.0075, 1e-15);
-  EXPECT_NEAR(slept[3], 0.0075, 1e-15);
+  EXPECT_NEAR(slept[2], 0.007, 1e-15);
+  EXPECT_NEAR(slept[3], 0.008, 1e-15);
 }
 
 TEST(EmulatedStage, only_the_last_stage_counts_losses) {

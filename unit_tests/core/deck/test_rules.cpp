@@ -1,8 +1,10 @@
+#include "core/deck/emulated_times.hpp"
 #include "unit_tests/core/deck/support.hpp"
 
 namespace minipipe::core {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(Rules, DefaultsAreConsistent) {
@@ -74,6 +76,28 @@ TEST(Rules, EmulatedStages) {
   EXPECT_THAT(rules_error({"emulate.enabled=true", "parallel.staging=device"}, 2), HasSubstr("use \"host\" with [emulate]"));
   EXPECT_THAT(rules_error({"emulate.stage_factors=[1,2]"}, 3), HasSubstr("has length 2 for 3 stages"));
   EXPECT_EQ(rules_error({"emulate.stage_factors=[1,2]"}, 2), "");
+  for (const char* key : {"stage_forward_ms", "stage_input_ms", "stage_weight_ms", "stage_update_ms"}) {
+    const std::string two = std::string("emulate.") + key + "=[1,2]";
+    EXPECT_THAT(rules_error({two}, 3), AllOf(HasSubstr(key), HasSubstr("has length 2 for 3 stages")));
+    EXPECT_EQ(rules_error({two}, 2), "");
+  }
+}
+
+TEST(Rules, EmulatedTimes) {
+  Deck deck;
+  deck.emulate.forward_ms = 4;
+  deck.emulate.backward_ms = 10;
+  deck.emulate.stage_factors = {1, 3};
+  EXPECT_EQ(emulated_times(deck, 1).forward, 12);
+  EXPECT_EQ(emulated_times(deck, 1).input, 15);
+  EXPECT_EQ(emulated_times(deck, 1).weight, 15);
+  EXPECT_EQ(emulated_times(deck, 1).update, 0);
+  // A list says all of its own kind of work: no factor is put on it.
+  deck.emulate.stage_input_ms = {1, 2};
+  deck.emulate.stage_update_ms = {0.5, 0.25};
+  EXPECT_EQ(emulated_times(deck, 1).input, 2);
+  EXPECT_EQ(emulated_times(deck, 1).weight, 15);
+  EXPECT_EQ(emulated_times(deck, 1).update, 0.25);
 }
 
 TEST(Rules, EmulatedLinks) {

@@ -154,6 +154,26 @@ TEST(DeckProfile, EmulatedStagesShareTheirTimeAmongTheirLayers) {
                                      "parallel.stages=2", "emulate.stage_factors=[2.5,1.5]"));
 }
 
+TEST(DeckProfile, TimesOfSingleStagesAreSharedAndGivenBack) {
+  Deck deck;
+  deck.model.layers = 4;
+  deck.emulate.enabled = true;
+  deck.emulate.stage_forward_ms = {4, 1};
+  deck.emulate.stage_input_ms = {6, 2};
+  deck.emulate.stage_weight_ms = {3, 1};
+  deck.emulate.stage_update_ms = {1, 1};
+  deck.schedule.partition = {1, 3};
+  const auto profile = deck_profile(deck, 2, {9, 2, 1, 1});
+  EXPECT_DOUBLE_EQ(profile.layers[0].forward, 4);
+  EXPECT_DOUBLE_EQ(profile.layers[1].forward, 0.5);
+  EXPECT_DOUBLE_EQ(profile.layers[3].backward_input, 0.5);
+  EXPECT_DOUBLE_EQ(profile.layers[2].backward_weight, 0.25);
+  EXPECT_THAT(plan_overrides(deck, profile, {2, 1, 1}, "p.csv"),
+              ElementsAre("schedule.name=plan", "schedule.plan=p.csv", "schedule.partition=[2,1,1]", "parallel.stages=3",
+                          "emulate.stage_forward_ms=[4.5,0.25,0.25]", "emulate.stage_input_ms=[7,0.5,0.5]",
+                          "emulate.stage_weight_ms=[3.5,0.25,0.25]", "emulate.stage_factors=[]", "emulate.stage_update_ms=[]"));
+}
+
 TEST(DeckProfile, LayersOfAHybridShareByTheCostOfTheirKind) {
   Deck deck;
   deck.model.family = "hybrid";

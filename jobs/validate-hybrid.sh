@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Do the times by kind of layer predict a hybrid, and does the plan tuned from them win as much as they say? Measures a profile on
+# real ranks; then, for 1F1B with equal numbers of layers per stage and for the tuned plan: step time and peak bytes as predicted,
+# beside those of runs; the speed-up; and whether both train alike, bit for bit. Then the same on emulated ranks, whose stages
+# sleep as long as the profile says. Wants an idle machine.
+#   jobs/validate-hybrid.sh [--deck DECK] [--ranks N] [--emulated "N.."] [--steps S] [--time T] [--out DIR] [--strict] [block.key=value ...]
+#     --deck DECK        deck of a hybrid (inputs/studies/hybrid.toml)
+#     --ranks N          real ranks (2)
+#     --emulated "N.."   numbers of emulated ranks, "" for none ("4 8")
+#     --steps S          updates of each run; the first 25 are a warm-up and do not count (100)
+#     --time T           seconds of each search for a plan (10)
+#     --out DIR          folder of profile.h5, plans, runs and table.json (runs/hybrid-profile)
+#     --strict           end with status 1 if an error is beyond its limit
+# Each update has twice as many microbatches as there are ranks.
+set -euo pipefail
+. "$(dirname "$0")/lib/common.sh"
+
+deck=inputs/studies/hybrid.toml ranks=2 emulated="4 8" steps=100 time=10 out=runs/hybrid-profile strict=
+overrides=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --deck) deck=${2:?--deck needs a file}; shift 2 ;;
+    --ranks) ranks=${2:?--ranks needs a number}; shift 2 ;;
+    --emulated) emulated=${2?--emulated needs a list}; shift 2 ;;
+    --steps) steps=${2:?--steps needs a number}; shift 2 ;;
+    --time) time=${2:?--time needs seconds}; shift 2 ;;
+    --out) out=${2:?--out needs a folder}; shift 2 ;;
+    --strict) strict=--strict; shift ;;
+    *=*) overrides+=("$1"); shift ;;
+    *) die "unknown argument '$1'; known: --deck --ranks --emulated --steps --time --out --strict block.key=value" ;;
+  esac
+done
+[ "$steps" -ge 50 ] 2> /dev/null || die "--steps $steps: must be a number of at least 50"
+cd "$root"
+[ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
+
+mkdir -p "$out"
+fail() { die "$1 failed: see $2"; }
+from_json() { /usr/bin/python3 jobs/table_hybrid.py --overrides "$@"; }  # deck overrides in the last line of a file
+overrides+=(output.evaluation_interval=0 checkpoint.interval=0 output.progress=none "run.steps=$steps")
+say "profile of $deck on $ranks ranks"
+mpirun_minipipe "$ranks" profile "$deck" "${overrides[@]}" "train.microbatches=$((2 * ranks))" --out "$out/profile.h5" \
+  > "$out/profile.txt" 2>&1 || fail profile "$out/profile.txt"
+sed -n '1,/not\|timed/p' "$out/profile.txt"
+
+# Predicts and runs one schedule on N ranks: CASE is real or emulated.
+run_case() { # CASE N FOLDER OVERRIDE...
+  local case=$1 n=$2 folder=$3 sleeping=()
+  shift 3
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  "$minipipe" simulate "$deck" "$@" --stages "$n" --profile "$out/profile.h5" > "$folder.simulated.txt" 2>&1 ||
+    fail simulate "$folder.simulated.txt"
+  [ "$case" = real ] || mapfile -t sleeping < <(from_json stages "$folder.simulated.txt")
+  mpirun_minipipe "$n" train "$deck" "$@" "${sleeping[@]}" "output.directory=$folder" > "$folder.txt" 2>&1 ||
+    fail train "$folder.txt"
+  mv "$folder.simulated.txt" "$folder/simulated.txt"
+  rm -rf "${folder:?}/checkpoints"
+}
+
+for n in "$ranks" $emulated; do
+  case=emulated
+  [ "$n" != "$ranks" ] || [ -n "${real:-}" ] || case=real
+  real=done
+  folder=$out/$case-$n
+  mkdir -p "$folder"
+  mine=("${overrides[@]}" "train.microbatches=$((2 * n))")
+  say "$case, $n ranks: tuning for $time s"
+  "$minipipe" tune "$deck" "${mine[@]}" --profile "$out/profile.h5" --devices "$n" --time "$time" --out "$folder/plan.csv" \
+    > "$folder/tune.txt" 2>&1 || fail tune "$folder/tune.txt"
+  mapfile -t uniform < <(from_json uniform "$folder/tune.txt" "$n")
+  mapfile -t tuned < <(from_json plan "$folder/tune.txt" "$folder/plan.csv")
+  say "$case, $n ranks: 1f1b with equal numbers of layers, $steps updates"
+  run_case "$case" "$n" "$folder/uniform" "${mine[@]}" "${uniform[@]}"
+  say "$case, $n ranks: tuned plan, $steps updates"
+  run_case "$case" "$n" "$folder/tuned" "${mine[@]}" "${tuned[@]}"
+done
+/usr/bin/python3 jobs/table_hybrid.py "$out" $strict
