@@ -21,6 +21,12 @@ BlockLayout empty_layout(Precision precision) {
   return layout;
 }
 
+// A sharded tied head cannot compute them again: it never has its norm and its matrix at the same time.
+HeadLogits head_logits(const KokkosStageOptions& options) {
+  const bool apart = options.model.tied && options.layers.embedding && options.replication.sharded();
+  return options.recompute == Recompute::block && !options.split_backward && !apart ? HeadLogits::again : HeadLogits::kept;
+}
+
 }  // namespace
 
 StageLayout::StageLayout(const KokkosStageOptions& options)
@@ -50,7 +56,7 @@ StageLayout::StageLayout(const KokkosStageOptions& options)
     next_layer();
   }
   if (layers.head) {
-    head = head_activations(layout, model, shape);
+    head = head_activations(layout, model, shape, head_logits(options));
     head_gradient = core::head_gradient(layout, model, shape);
   }
   next_layer();
@@ -79,7 +85,7 @@ void StageLayout::plan_evaluation(const KokkosStageOptions& options) {
   if (options.layers.blocks > 0) evaluation_block = block_activations(block, options.model, shape);
   if (options.layers.head) {
     // Its input is where the blocks' is: both are first.
-    evaluation_head = head_activations(last, options.model, shape);
+    evaluation_head = head_activations(last, options.model, shape, HeadLogits::once);
   }
   evaluation_floats = std::max(block.slot.end(), last.slot.end());
   const std::size_t slots = static_cast<std::size_t>(options.activation_slots) * slot_floats;
