@@ -20,6 +20,23 @@ BlockGradients block_gradients(BlockLayout& layout, const ModelConfig& model, co
   return at;
 }
 
+BlockPlaces whole_block_places(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
+                               const BlockShare& share) {
+  BlockPlaces at;
+  BlockActivations& activations = at.activations;
+  activations.recompute = Recompute::block;
+  activations.share = share;
+  if (share.attention) activations.attention = attention_activations(layout, model, shape, Recompute::block);
+  BlockLayout behind = layout;
+  if (share.mlp) {
+    activations.mlp = mlp_activations(layout, model, shape, Recompute::block, share);
+    at.gradients.mlp = mlp_gradients_in_place(layout, model, shape, activations.mlp, share);
+  }
+  if (share.attention) at.gradients.attention = attention_gradients(behind, model, shape);
+  layout.go_behind(behind);
+  return at;
+}
+
 template <class T>
 void block_forward(const LayerContext& context, int block, const BlockTensors<T>& weights, const BlockActivations& at,
                    const BlockMemory<T>& memory, Matrix<T> out) {
@@ -30,9 +47,11 @@ void block_forward(const LayerContext& context, int block, const BlockTensors<T>
   if (at.share.mlp) mlp_branch_forward<T>(context, block, weights.mlp, at.mlp, memory, out);
 }
 
+namespace {
+
 template <class T>
-void block_backward_input(const LayerContext& context, int block, const BlockTensors<T>& weights, const BlockActivations& at,
-                          const BlockGradients& work, const BlockMemory<T>& memory, Matrix<T> gradient) {
+void compute_again(const LayerContext& context, int block, const BlockTensors<T>& weights, const BlockActivations& at,
+                   const BlockMemory<T>& memory) {
   const bool attention = at.share.attention, mlp = at.share.mlp;
   if (attention && at.recompute == Recompute::block && mlp) {
     attention_branch_forward<T>(context, block, weights.attention, at.attention, memory,
@@ -41,10 +60,38 @@ void block_backward_input(const LayerContext& context, int block, const BlockTen
     attention_activate<T>(context, block, weights.attention, at.attention, memory);
   }
   if (mlp && at.recompute == Recompute::block) mlp_activate<T>(context, weights.mlp, at.mlp, memory);
-  if (mlp) mlp_branch_backward_input<T>(context, block, weights.mlp, at.mlp, work.mlp, memory, gradient);
-  if (attention) {
+}
+
+}  // namespace
+
+template <class T>
+void block_backward_input(const LayerContext& context, int block, const BlockTensors<T>& weights, const BlockActivations& at,
+                          const BlockGradients& work, const BlockMemory<T>& memory, Matrix<T> gradient) {
+  compute_again<T>(context, block, weights, at, memory);
+  if (at.share.mlp) mlp_branch_backward_input<T>(context, block, weights.mlp, at.mlp, work.mlp, memory, gradient);
+  if (at.share.attention) {
     attention_branch_backward_input<T>(context, block, weights.attention, at.attention, work.attention, memory, gradient);
   }
+}
+
+template <class T>
+void whole_backward_mlp(const LayerContext& context, int block, const BlockTensors<T>& weights,
+                        const BlockTensors<Compute<T>>& gradients, const BlockActivations& at, const BlockGradients& work,
+                        const BlockMemory<T>& memory, Matrix<T> gradient) {
+  compute_again<T>(context, block, weights, at, memory);
+  if (!at.share.mlp) return;
+  mlp_branch_backward_input<T>(context, block, weights.mlp, at.mlp, work.mlp, memory, gradient,
+                               at.share.mlp_trained ? &gradients.mlp : nullptr);
+}
+
+template <class T>
+void whole_backward_attention(const LayerContext& context, int block, const BlockTensors<T>& weights,
+                              const BlockTensors<Compute<T>>& gradients, const BlockActivations& at, const BlockGradients& work,
+                              const BlockMemory<T>& memory, Matrix<T> gradient) {
+  if (!at.share.attention) return;
+  attention_branch_backward_input<T>(context, block, weights.attention, at.attention, work.attention, memory, gradient);
+  if (!at.share.attention_trained) return;
+  attention_branch_backward_weight<T>(context, gradients.attention, at.attention, work.attention, memory);
 }
 
 template <class T>
@@ -56,12 +103,16 @@ void block_backward_weight(const LayerContext& context, const BlockTensors<Compu
   }
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                                                         \
-  template void block_forward<T>(const LayerContext&, int, const BlockTensors<T>&, const BlockActivations&,             \
-                                 const BlockMemory<T>&, Matrix<T>);                                                     \
-  template void block_backward_input<T>(const LayerContext&, int, const BlockTensors<T>&, const BlockActivations&,      \
-                                        const BlockGradients&, const BlockMemory<T>&, Matrix<T>);                       \
-  template void block_backward_weight<T>(const LayerContext&, const BlockTensors<Compute<T>>&, const BlockActivations&, \
+#define MINIPIPE_INSTANTIATE(T)                                                                                                \
+  template void block_forward<T>(const LayerContext&, int, const BlockTensors<T>&, const BlockActivations&,                    \
+                                 const BlockMemory<T>&, Matrix<T>);                                                            \
+  template void block_backward_input<T>(const LayerContext&, int, const BlockTensors<T>&, const BlockActivations&,             \
+                                        const BlockGradients&, const BlockMemory<T>&, Matrix<T>);                              \
+  template void whole_backward_mlp<T>(const LayerContext&, int, const BlockTensors<T>&, const BlockTensors<Compute<T>>&,       \
+                                      const BlockActivations&, const BlockGradients&, const BlockMemory<T>&, Matrix<T>);       \
+  template void whole_backward_attention<T>(const LayerContext&, int, const BlockTensors<T>&, const BlockTensors<Compute<T>>&, \
+                                            const BlockActivations&, const BlockGradients&, const BlockMemory<T>&, Matrix<T>); \
+  template void block_backward_weight<T>(const LayerContext&, const BlockTensors<Compute<T>>&, const BlockActivations&,        \
                                          const BlockGradients&, const BlockMemory<T>&);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)

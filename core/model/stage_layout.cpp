@@ -30,7 +30,8 @@ HeadLogits head_logits(const KokkosStageOptions& options) {
 }  // namespace
 
 StageLayout::StageLayout(const KokkosStageOptions& options)
-    : shares(block_shares(options.model, options.layers, options.replication)) {
+    : shares(block_shares(options.model, options.layers, options.replication)),
+      whole_blocks(options.recompute == Recompute::block && !options.split_backward) {
   const ModelConfig& model = options.model;
   const TrainShape& shape = options.shape;
   const StageLayers& layers = options.layers;
@@ -51,8 +52,14 @@ StageLayout::StageLayout(const KokkosStageOptions& options)
     layout.scratch = {};
   };
   for (int b = 0; b < layers.blocks; ++b) {
-    blocks.push_back(block_activations(layout, model, shape, options.recompute, shares[b]));
-    block_gradients.push_back(core::block_gradients(layout, model, shape, shares[b]));
+    if (whole_blocks) {
+      const BlockPlaces places = whole_block_places(layout, model, shape, shares[b]);
+      blocks.push_back(places.activations);
+      block_gradients.push_back(places.gradients);
+    } else {
+      blocks.push_back(block_activations(layout, model, shape, options.recompute, shares[b]));
+      block_gradients.push_back(core::block_gradients(layout, model, shape, shares[b]));
+    }
     next_layer();
   }
   if (layers.head) {

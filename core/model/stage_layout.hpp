@@ -38,6 +38,7 @@ struct StageLayout {
   // backwards, its blocks lying on each other; with a split backward one per slot, because they wait there.
   std::size_t gradient = 0;  // [R, C] that runs down the layers; on the first stage only: others write it to the message
   std::vector<BlockGradients> block_gradients;
+  bool whole_blocks = false;  // see whole_block_places
   Place head_gradient{};
   std::size_t workspace_floats = 0;
   std::int64_t workspaces = 1;

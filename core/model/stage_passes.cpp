@@ -136,9 +136,23 @@ void KokkosStage::Passes<T>::run_backward_input(int slot, int gradient_input, in
   }
   for (int b = layers().blocks - 1; b >= 0; --b) {
     weights_of.next();
-    if (layout.shares[b].any()) {
-      block_backward_input<T>(context, layers().first_block + b, with.blocks[b], layout.blocks[b], layout.block_gradients[b],
+    const int layer = StageLayerNumbers::block(b), number = layers().first_block + b;
+    const bool any = layout.shares[b].any();
+    if (layout.whole_blocks) {
+      gradient_begins(layer);
+      if (any) {
+        whole_backward_mlp<T>(context, number, with.blocks[b], gradients.blocks[b], layout.blocks[b], layout.block_gradients[b],
                               memory(slot), gradient);
+        progress();
+        whole_backward_attention<T>(context, number, with.blocks[b], gradients.blocks[b], layout.blocks[b],
+                                    layout.block_gradients[b], memory(slot), gradient);
+      }
+      gradient_done(layer, last_of_window());
+      continue;
+    }
+    if (any) {
+      block_backward_input<T>(context, number, with.blocks[b], layout.blocks[b], layout.block_gradients[b], memory(slot),
+                              gradient);
       progress();
     }
     if (whole) block_weight(b, slot);
