@@ -88,11 +88,18 @@ StageLayout::StageLayout(const KokkosStageOptions& options)
 
 void StageLayout::plan_evaluation(const KokkosStageOptions& options) {
   const TrainShape& shape = options.shape;
+  const bool again = options.recompute == Recompute::block;
   BlockLayout block = empty_layout(options.precision), last = block;
-  if (options.layers.blocks > 0) evaluation_block = block_activations(block, options.model, shape);
+  if (options.layers.blocks > 0) {
+    evaluation_block = block_activations(block, options.model, shape, again ? Recompute::block : Recompute::none);
+  }
   if (options.layers.head) {
     // Its input is where the blocks' is: both are first.
-    evaluation_head = head_activations(last, options.model, shape, HeadLogits::once);
+    evaluation_head = head_activations(last, options.model, shape, again ? HeadLogits::again : HeadLogits::once);
+  }
+  for (const BlockLayout& layout : {block, last}) {
+    workspace_floats = std::max(workspace_floats, layout.workspace.end());
+    scratch_floats = std::max(scratch_floats, layout.scratch.end());
   }
   evaluation_floats = std::max(block.slot.end(), last.slot.end());
   const std::size_t slots = static_cast<std::size_t>(options.activation_slots) * slot_floats;

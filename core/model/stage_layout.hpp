@@ -23,7 +23,8 @@ struct StageLayout {
   std::vector<BlockShare> shares;
 
   // SDP evaluates the full model: one block's activations, which all blocks share and then the head, in the memory of the
-  // slots if they fit there, else in memory of their own.
+  // slots if they fit there, else in memory of their own. With recomputed blocks only the input is there; the rest lies in a
+  // workspace and scratch memory, as in a pass.
   BlockActivations evaluation_block{};
   HeadActivations evaluation_head{};
   std::size_t evaluation_floats = 0;
