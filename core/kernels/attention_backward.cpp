@@ -97,16 +97,16 @@ void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient,
                         extent(logsumexp, 0) == rows * shape.heads,
                     shape, columns, dropout, "attention_backward");
   const AttentionSizes z(shape, columns);
-  const Columns<C> sums = running_sums<T>(qkv_gradient.q, query_sums);
   if constexpr (lanes_for<T>) {
     if (fits_lanes(z)) {
-      return attention_backward_lanes<T>(space, qkv_gradient, output_gradient, qkv, out, logsumexp, shape, dropout, sums);
+      return attention_backward_lanes<T>(space, qkv_gradient, output_gradient, qkv, out, logsumexp, shape, dropout);
     }
   }
   const DropoutMask<C> mask(dropout);
   const bool masked = dropout.probability > 0;
   const C score_scale = static_cast<C>(1 / std::sqrt(static_cast<double>(z.depth)));
   const Columns<const T> queries_of = qkv.q, keys_of = qkv.k, values_of = qkv.v;
+  const Columns<C> sums = running_sums<T>(qkv_gradient.q, query_sums);
   const Columns<T> to_queries = qkv_gradient.q, to_keys = qkv_gradient.k, to_values = qkv_gradient.v;
   Kokkos::parallel_for(
       "minipipe::attention::backward",

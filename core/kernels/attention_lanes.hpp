@@ -29,10 +29,9 @@ template <class T>
 void attention_forward_lanes(const ExecutionSpace& space, const Matrix<T>& out, const Vector<float>& logsumexp,
                              const Qkv<const T>& qkv, const AttentionShape& shape, const Dropout& dropout);
 
-// The gradients of the queries are added up in query_sums (for float those of qkv_gradient).
 template <class T>
 void attention_backward_lanes(const ExecutionSpace& space, const Qkv<T>& qkv_gradient, const ConstMatrix<T>& output_gradient,
                               const Qkv<const T>& qkv, const ConstMatrix<T>& out, const ConstVector<float>& logsumexp,
-                              const AttentionShape& shape, const Dropout& dropout, const Columns<float>& query_sums);
+                              const AttentionShape& shape, const Dropout& dropout);
 
 }  // namespace minipipe::core

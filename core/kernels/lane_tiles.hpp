@@ -17,6 +17,7 @@ template <int RowStride, int StepStride, int Stride, int Rows, int Vectors>
 #pragma GCC unroll 16
     for (int v = 0; v < Vectors; ++v) {
       right[v] = load_lanes(b + v * lane_count);
+      keep_in_register(right[v]);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
@@ -86,11 +87,21 @@ template <int Stride, int RowStride, int StepStride, class First, class Last, cl
   }
 }
 
+// Rows are read far apart in memory, where hardware does not foresee them. May point behind the array.
+inline constexpr int prefetch_rows = 8;
+template <class T>
+inline void prefetch_row(const T* row, int columns) {
+  for (int d = 0; d < columns; d += 64 / static_cast<int>(sizeof(T))) {
+    __builtin_prefetch(row + d);
+  }
+}
+
 // tile[i][d] = factor source[i][d], zero where i >= rows or d >= depth.
 template <int Stride, class T>
 void pack_rows(float* tile, int padded_rows, const T* source, std::int64_t stride, int rows, int depth, float factor) {
   const Lanes factors = all_lanes(factor);
   for (int i = 0; i < rows; ++i) {
+    prefetch_row(source + (i + prefetch_rows) * stride, depth);
     if (depth == Stride) {
 #pragma GCC unroll 16
       for (int d = 0; d < Stride; d += lane_count) {
@@ -111,6 +122,9 @@ void pack_rows(float* tile, int padded_rows, const T* source, std::int64_t strid
 template <int Width, class T>
 void pack_transposed(float* tile, const T* source, std::int64_t stride, int rows, int depth, float factor) {
   const Lanes factors = all_lanes(factor);
+  for (int i = 0; i < rows; ++i) {
+    prefetch_row(source + i * stride, depth);
+  }
   for (int i = 0; i < Width; i += lane_count) {
     for (int d = 0; d < depth; d += lane_count) {
       Lanes block[lane_count];

@@ -72,6 +72,15 @@ Lanes load_lanes(const T* from, int count) {
 
 inline void store_lanes(float* to, Lanes value) { std::memcpy(to, &value, sizeof value); }
 
+// Compilers would rather read a vector again from memory for every product with it, more than caches deliver.
+inline void keep_in_register([[maybe_unused]] Lanes& value) {
+#if defined(MINIPIPE_LANES_AVX512)
+  asm("" : "+v"(value));
+#elif defined(MINIPIPE_LANES_AVX2)
+  asm("" : "+x"(value));
+#endif
+}
+
 inline Lanes all_lanes(float value) { return value - Lanes{}; }  // x - 0 is x to the last bit, also for -0
 
 // a b + c, rounded once where the target has the instruction.
@@ -109,6 +118,16 @@ inline Lanes smaller(Lanes a, Lanes b) {
 #else
   return a < b ? a : b;
 #endif
+}
+
+// By halving.
+inline float sum_of_lanes(Lanes values) {
+  for (int half = lane_count / 2; half > 0; half /= 2) {
+    for (int l = 0; l < half; ++l) {
+      values[l] += values[l + half];
+    }
+  }
+  return values[0];
 }
 
 // 0, 1, 2, ..
