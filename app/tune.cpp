@@ -13,6 +13,7 @@
 #include "core/comm/stop_signal.hpp"
 #include "core/deck/parse.hpp"
 #include "core/deck/rules.hpp"
+#include "core/model/partition.hpp"
 #include "core/profile/machine.hpp"
 #include "core/profile/profile_file.hpp"
 #include "core/profile/tuner_costs.hpp"
@@ -104,7 +105,10 @@ Subject load(const TuneCommand& tune, const Command& command) {
     stages = core::stages_of(subject.deck, as_if);
     subject.devices = std::max(1, stages / core::chunks_of(subject.deck));
     subject.microbatches = static_cast<int>(subject.deck.train.microbatches);
-    if (tune.profile.empty()) subject.milliseconds = core::deck_profile(subject.deck, stages);
+    if (tune.profile.empty()) {
+      const auto costs = core::layer_costs(core::model_config(subject.deck), subject.deck.train.sequence);
+      subject.milliseconds = core::deck_profile(subject.deck, stages, costs.blocks);
+    }
     if (subject.deck.emulate.enabled) subject.machine = "";
   }
   if (is_measured(tune.profile)) {

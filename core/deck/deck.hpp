@@ -33,6 +33,17 @@ struct Deck {
     int context = 128;
     bool tied = false;
     double dropout = 0.0;
+    std::string pattern;
+    int experts = 8;
+    int expert_choices = 2;
+    int expert_hidden = 0;
+    double expert_capacity = 0.0;
+    double balance_loss = 0.01;
+    int state_size = 64;
+    int state_head_size = 32;
+    int state_groups = 1;
+    int state_expand = 2;
+    int conv_width = 4;
     friend bool operator==(const Model&, const Model&) = default;
   };
 

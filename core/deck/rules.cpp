@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/deck/hybrid_rules.hpp"
 #include "core/deck/replica_rules.hpp"
 #include "core/deck/rule_list.hpp"
 #include "core/deck/schema.hpp"
@@ -17,7 +18,7 @@ namespace minipipe::core {
 namespace {
 
 void check_reserved(Rules& rules) {
-  rules.available("model", "family", {"gpt2", "llama"});
+  rules.available("model", "family", {"gpt2", "llama", "hybrid"});
   rules.available("schedule", "name", schedules::schedule_names());
 }
 
@@ -39,7 +40,7 @@ void check_training(Rules& rules, const Deck& deck) {
                 "does not divide model.heads = " + str(model.heads) + "; change one of them, or use 0 for as many");
   rules.require(model.family != "gpt2" || kv_heads == model.heads, "model", "kv_heads",
                 "model.family = \"gpt2\" has as many key-value heads as heads; use 0, or model.family = \"llama\"");
-  rules.require(model.family != "llama" || model.width % model.heads != 0 || model.width / model.heads % 2 == 0, "model",
+  rules.require(model.family == "gpt2" || model.width % model.heads != 0 || model.width / model.heads % 2 == 0, "model",
                 "heads",
                 "rotary positions turn pairs of features, but model.width / model.heads = " + str(model.width / model.heads) +
                     " is odd; change one of them");
@@ -154,6 +155,7 @@ void check_rules(const Deck& deck, int ranks) {
   check_reserved(rules);
   check_transport(rules, deck);
   check_training(rules, deck);
+  check_hybrid(rules, deck);
   check_replication(rules, deck);
   if (deck.schedule.name != "plan" || !deck.schedule.plan.empty()) {
     check_stages(rules, deck, ranks);

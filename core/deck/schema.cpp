@@ -39,6 +39,13 @@ Limits below(double low, double high) {
   return limits;
 }
 
+// low <= value <= high
+Limits within(double low, double high) {
+  Limits limits = at_least(low);
+  limits.high = high;
+  return limits;
+}
+
 Limits one_of(std::vector<std::string> words) {
   Limits limits;
   limits.choices = std::move(words);
@@ -131,16 +138,27 @@ Table make_table() {
       .row("grace", &D::Run::grace, at_least(0), change, "seconds a stop request may wait for the next drain that the deck fixes")
       .row("watchdog", &D::Run::watchdog, at_least(0), change, "seconds without progress on a rank before the job ends with status 3; 0 = off");
   t.block("model", &D::model, "the transformer")
-      .row("family", &D::Model::family, one_of({"gpt2", "llama", "hybrid"}), keep, "model family")
-      .row("layers", &D::Model::layers, at_least(1), keep, "transformer blocks")
+      .row("family", &D::Model::family, one_of({"gpt2", "llama", "hybrid"}), keep, "model family; hybrid: LLaMA's parts, one kind of layer for each letter of pattern")
+      .row("layers", &D::Model::layers, at_least(1), keep, "transformer blocks; hybrid: the letters of pattern")
       .row("width", &D::Model::width, at_least(1), keep, "size of the residual stream")
       .row("heads", &D::Model::heads, at_least(1), keep, "attention heads; width / heads is the head size")
       .row("kv_heads", &D::Model::kv_heads, at_least(0), keep, "heads of keys and values, each shared by heads / kv_heads heads (llama); 0 = heads")
-      .row("hidden", &D::Model::hidden, at_least(0), keep, "features inside the MLP; 0 = 4 width (gpt2), 8/3 width in whole 256s (llama)")
+      .row("hidden", &D::Model::hidden, at_least(0), keep, "features inside the MLP; 0 = 4 width (gpt2), 8/3 width in whole 256s (llama, hybrid)")
       .row("vocab", &D::Model::vocab, at_least(2), keep, "number of tokens")
       .row("context", &D::Model::context, at_least(1), keep, "longest sequence; rows of the position embedding (gpt2)")
       .row("tied", &D::Model::tied, any(), keep, "one matrix for token embedding and head (one stage only)")
-      .row("dropout", &D::Model::dropout, below(0, 1), keep, "probability that an activation is dropped");
+      .row("dropout", &D::Model::dropout, below(0, 1), keep, "probability that an activation is dropped")
+      .row("pattern", &D::Model::pattern, any(), keep, "hybrid: a letter for each layer: * attention, - MLP, # mixture of experts, M state space (Mamba-2)")
+      .row("experts", &D::Model::experts, at_least(1), keep, "layers #: experts of a mixture")
+      .row("expert_choices", &D::Model::expert_choices, at_least(1), keep, "layers #: experts that each token passes")
+      .row("expert_hidden", &D::Model::expert_hidden, at_least(0), keep, "layers #: features inside an expert; 0 = those of an MLP / expert_choices in whole 16s")
+      .row("expert_capacity", &D::Model::expert_capacity, at_least(0), keep, "layers #: an expert takes at most this factor of an even share of tokens, the rest passes by; 0 = all")
+      .row("balance_loss", &D::Model::balance_loss, at_least(0), keep, "layers #: coefficient of the load-balancing loss; the reported loss is without it")
+      .row("state_size", &D::Model::state_size, at_least(1), keep, "layers M: numbers of state for each feature")
+      .row("state_head_size", &D::Model::state_head_size, at_least(1), keep, "layers M: features of a head; there are state_expand * width / state_head_size heads")
+      .row("state_groups", &D::Model::state_groups, at_least(1), keep, "layers M: groups of heads that share input and output maps of the state")
+      .row("state_expand", &D::Model::state_expand, at_least(1), keep, "layers M: features inside the layer over width")
+      .row("conv_width", &D::Model::conv_width, within(1, 8), keep, "layers M: positions that the short convolution sees");
   t.block("data", &D::data, "token files")
       .row("train", &D::Data::train, any(), change, "training tokens: HDF5, nanoGPT or llm.c file")
       .row("validation", &D::Data::validation, any(), change, "validation tokens");

@@ -12,13 +12,14 @@ namespace {
 constexpr std::int64_t row_block = 32;
 
 // Weights and bias of a group of adjacent columns, turned so that the columns are contiguous.
-template <class T>
+template <class C>
 struct ConvGroup {
-  T weight[max_conv_width][column_group];
-  T bias[column_group];
+  C weight[max_conv_width][column_group];
+  C bias[column_group];
   int taps;
 
-  KOKKOS_INLINE_FUNCTION ConvGroup(const T* weights, const T* biases, int taps_, std::int64_t first, std::int64_t width)
+  template <class T>
+  KOKKOS_INLINE_FUNCTION ConvGroup(const T* weights, const C* biases, int taps_, std::int64_t first, std::int64_t width)
       : taps(taps_) {
     for (std::int64_t j = 0; j < width; ++j) {
       bias[j] = biases[first + j];
@@ -27,21 +28,28 @@ struct ConvGroup {
       }
     }
   }
+  // Adds the taps' products with this row and those `stride` elements apart from it, of which the sequence has `left`; `values`
+  // points at the group's columns of this row.
+  template <class T>
+  KOKKOS_INLINE_FUNCTION void add_taps(C (&sums)[column_group], const T* values, std::int64_t stride, std::int64_t left,
+                                       std::int64_t width) const {
+    for (int distance = 0; distance < taps && distance <= left; ++distance) {
+      const C* factors = weight[taps - 1 - distance];
+      const T* row = values + distance * stride;
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < width; ++j) {
+        sums[j] = multiply_add(factors[j], row[j], sums[j]);
+      }
+    }
+  }
   // u of the row at position t of its sequence; `x` points at the group's columns of that row.
-  KOKKOS_INLINE_FUNCTION void convolve(T (&u)[column_group], const T* x, std::int64_t stride, std::int64_t t,
+  template <class T>
+  KOKKOS_INLINE_FUNCTION void convolve(C (&u)[column_group], const T* x, std::int64_t stride, std::int64_t t,
                                        std::int64_t width) const {
     for (std::int64_t j = 0; j < width; ++j) {
       u[j] = bias[j];
     }
-    for (int k = 0; k < taps; ++k) {
-      const std::int64_t back = taps - 1 - k;
-      if (back > t) continue;
-      const T* earlier = x - back * stride;
-#pragma GCC ivdep
-      for (std::int64_t j = 0; j < width; ++j) {
-        u[j] = multiply_add(weight[k][j], earlier[j], u[j]);
-      }
-    }
+    add_taps(u, x, -stride, t, width);
   }
 };
 
@@ -66,7 +74,8 @@ bool fits_conv(const X& x, std::int64_t columns, const ConvShape& shape) {
 
 template <class T>
 void causal_conv_forward(const ExecutionSpace& space, Matrix<T> out, const Columns<const T>& x, ConstMatrix<T> weight,
-                         ConstVector<T> bias, const ConvShape& shape) {
+                         ConstVector<Compute<T>> bias, const ConvShape& shape) {
+  using C = Compute<T>;
   const std::int64_t rows = x.rows, columns = x.columns, sequence = shape.sequence, stride = x.stride;
   const int taps = static_cast<int>(extent(weight, 1));
   require_shape(fits_conv(x, extent(out, 1), shape) && extent(out, 0) == rows && extent(weight, 0) == columns &&
@@ -77,14 +86,14 @@ void causal_conv_forward(const ExecutionSpace& space, Matrix<T> out, const Colum
       "minipipe::causal_conv::forward", space, rows, columns,
       KOKKOS_LAMBDA(const std::int64_t first_row, const std::int64_t last_row, const std::int64_t first,
                     const std::int64_t width) {
-        const ConvGroup<T> group(weight.data(), bias.data(), taps, first, width);
+        const ConvGroup<C> group(weight.data(), bias.data(), taps, first, width);
         for (std::int64_t row = first_row; row < last_row; ++row) {
-          T u[column_group] = {};
+          C u[column_group] = {};
           group.convolve(u, input + row * stride + first, stride, row % sequence, width);
           T* y = out.data() + row * columns + first;
 #pragma GCC ivdep
           for (std::int64_t j = 0; j < width; ++j) {
-            y[j] = u[j] / (T(1) + exponential(-u[j]));
+            y[j] = u[j] / (C(1) + exponential(-u[j]));
           }
         }
       });
@@ -93,7 +102,8 @@ void causal_conv_forward(const ExecutionSpace& space, Matrix<T> out, const Colum
 template <class T>
 void causal_conv_backward_input(const ExecutionSpace& space, const Columns<T>& x_gradient, Matrix<T> u_gradient,
                                 ConstMatrix<T> output_gradient, const Columns<const T>& x, ConstMatrix<T> weight,
-                                ConstVector<T> bias, const ConvShape& shape) {
+                                ConstVector<Compute<T>> bias, const ConvShape& shape) {
+  using C = Compute<T>;
   const std::int64_t rows = x.rows, columns = x.columns, sequence = shape.sequence, stride = x.stride;
   const int taps = static_cast<int>(extent(weight, 1));
   require_shape(fits_conv(x, extent(u_gradient, 1), shape) && fits_conv(x_gradient, columns, shape) &&
@@ -106,15 +116,15 @@ void causal_conv_backward_input(const ExecutionSpace& space, const Columns<T>& x
       "minipipe::causal_conv::backward_silu", space, rows, columns,
       KOKKOS_LAMBDA(const std::int64_t first_row, const std::int64_t last_row, const std::int64_t first,
                     const std::int64_t width) {
-        const ConvGroup<T> group(weight.data(), bias.data(), taps, first, width);
+        const ConvGroup<C> group(weight.data(), bias.data(), taps, first, width);
         for (std::int64_t row = first_row; row < last_row; ++row) {
-          T u[column_group] = {};
+          C u[column_group] = {};
           group.convolve(u, input + row * stride + first, stride, row % sequence, width);
           const T* dy = output_gradient.data() + row * columns + first;
           T* du = u_gradient.data() + row * columns + first;
 #pragma GCC ivdep
           for (std::int64_t j = 0; j < width; ++j) {
-            const T sigmoid = T(1) / (T(1) + exponential(-u[j]));
+            const C sigmoid = C(1) / (C(1) + exponential(-u[j]));
             du[j] = dy[j] * sigmoid * (1 + u[j] * (1 - sigmoid));
           }
         }
@@ -126,19 +136,10 @@ void causal_conv_backward_input(const ExecutionSpace& space, const Columns<T>& x
       "minipipe::causal_conv::backward_input", space, rows, columns,
       KOKKOS_LAMBDA(const std::int64_t first_row, const std::int64_t last_row, const std::int64_t first,
                     const std::int64_t width) {
-        const ConvGroup<T> group(weight.data(), bias.data(), taps, first, width);
+        const ConvGroup<C> group(weight.data(), bias.data(), taps, first, width);
         for (std::int64_t row = first_row; row < last_row; ++row) {
-          const std::int64_t left = sequence - 1 - row % sequence;
-          T sums[column_group] = {};
-          for (int k = taps - 1; k >= 0; --k) {
-            const std::int64_t ahead = taps - 1 - k;
-            if (ahead > left) break;
-            const T* du = u_gradient.data() + (row + ahead) * columns + first;
-#pragma GCC ivdep
-            for (std::int64_t j = 0; j < width; ++j) {
-              sums[j] = multiply_add(group.weight[k][j], du[j], sums[j]);
-            }
-          }
+          C sums[column_group] = {};
+          group.add_taps(sums, u_gradient.data() + row * columns + first, columns, sequence - 1 - row % sequence, width);
           T* dx = input_gradient + row * gradient_stride + first;
           for (std::int64_t j = 0; j < width; ++j) {
             dx[j] = sums[j];
@@ -148,8 +149,10 @@ void causal_conv_backward_input(const ExecutionSpace& space, const Columns<T>& x
 }
 
 template <class T>
-void causal_conv_backward_parameters(const ExecutionSpace& space, Matrix<T> weight_gradient, Vector<T> bias_gradient,
-                                     ConstMatrix<T> u_gradient, const Columns<const T>& x, const ConvShape& shape) {
+void causal_conv_backward_parameters(const ExecutionSpace& space, Matrix<Compute<T>> weight_gradient,
+                                     Vector<Compute<T>> bias_gradient, ConstMatrix<T> u_gradient, const Columns<const T>& x,
+                                     const ConvShape& shape) {
+  using C = Compute<T>;
   const std::int64_t columns = x.columns, sequence = shape.sequence, batch = shape.batch, stride = x.stride;
   const int taps = static_cast<int>(extent(weight_gradient, 1));
   require_shape(fits_conv(x, extent(u_gradient, 1), shape) && extent(u_gradient, 0) == x.rows &&
@@ -160,7 +163,7 @@ void causal_conv_backward_parameters(const ExecutionSpace& space, Matrix<T> weig
   for_column_groups(
       "minipipe::causal_conv::backward_parameters", space, columns,
       KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
-        T sums[column_group];
+        C sums[column_group];
         for (std::int64_t b = 0; b < batch; ++b) {
           const T* du = u_gradient.data() + b * sequence * columns + first;
           const T* values = input + b * sequence * stride + first;
@@ -181,14 +184,16 @@ void causal_conv_backward_parameters(const ExecutionSpace& space, Matrix<T> weig
       });
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                                                           \
-  template void causal_conv_forward<T>(const ExecutionSpace&, Matrix<T>, const Columns<const T>&, ConstMatrix<T>,         \
-                                       ConstVector<T>, const ConvShape&);                                                 \
-  template void causal_conv_backward_input<T>(const ExecutionSpace&, const Columns<T>&, Matrix<T>, ConstMatrix<T>,        \
-                                              const Columns<const T>&, ConstMatrix<T>, ConstVector<T>, const ConvShape&); \
-  template void causal_conv_backward_parameters<T>(const ExecutionSpace&, Matrix<T>, Vector<T>, ConstMatrix<T>,           \
-                                                   const Columns<const T>&, const ConvShape&);
+#define MINIPIPE_INSTANTIATE(T)                                                                                    \
+  template void causal_conv_forward<T>(const ExecutionSpace&, Matrix<T>, const Columns<const T>&, ConstMatrix<T>,  \
+                                       ConstVector<Compute<T>>, const ConvShape&);                                 \
+  template void causal_conv_backward_input<T>(const ExecutionSpace&, const Columns<T>&, Matrix<T>, ConstMatrix<T>, \
+                                              const Columns<const T>&, ConstMatrix<T>, ConstVector<Compute<T>>,    \
+                                              const ConvShape&);                                                   \
+  template void causal_conv_backward_parameters<T>(const ExecutionSpace&, Matrix<Compute<T>>, Vector<Compute<T>>,  \
+                                                   ConstMatrix<T>, const Columns<const T>&, const ConvShape&);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 
 }  // namespace minipipe::core

@@ -13,6 +13,20 @@ namespace {
 // Keeps these numbers apart from the masks of dropout, which use the same seed.
 std::uint64_t key_of(std::uint64_t seed) { return seed ^ 0x6e6f726d616c0000ULL; }
 
+// In [0, 1).
+KOKKOS_INLINE_FUNCTION double uniform_number(std::uint64_t key, std::int64_t i, std::uint64_t parameter) {
+  const auto words = philox(key, static_cast<std::uint64_t>(i), parameter);
+  const std::uint64_t bits = words.v[0] | static_cast<std::uint64_t>(words.v[1]) << 32;
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+
+KOKKOS_INLINE_FUNCTION double mapped(UniformMap map, double value) {
+  if (map == UniformMap::logarithm) return ::log(value);
+  if (map == UniformMap::identity) return value;
+  const double step = ::exp(value);
+  return step + ::log(-::expm1(-step));
+}
+
 struct NormalPair {
   double first, second;
 };
@@ -64,11 +78,26 @@ void fill_normal(const ExecutionSpace& space, Vector<T> values, const NormalRect
       });
 }
 
+template <class T>
+void fill_uniform(const ExecutionSpace& space, Vector<T> values, double low, double high, UniformMap map, std::uint64_t seed,
+                  std::uint64_t parameter) {
+  const std::uint64_t key = key_of(seed);
+  T* v = values.data();
+  for_elements(
+      "minipipe::initialise::uniform", space, extent(values, 0), KOKKOS_LAMBDA(const std::int64_t i) {
+        v[i] = static_cast<T>(mapped(map, low + (high - low) * uniform_number(key, i, parameter)));
+      });
+}
+
 template void fill_normal<float>(const ExecutionSpace&, Vector<float>, double, std::uint64_t, std::uint64_t);
 template void fill_normal<float>(const ExecutionSpace&, Vector<float>, const NormalRectangle&, double, std::uint64_t,
                                  std::uint64_t);
 template void fill_normal<double>(const ExecutionSpace&, Vector<double>, double, std::uint64_t, std::uint64_t);
 template void fill_normal<double>(const ExecutionSpace&, Vector<double>, const NormalRectangle&, double, std::uint64_t,
                                   std::uint64_t);
+template void fill_uniform<float>(const ExecutionSpace&, Vector<float>, double, double, UniformMap, std::uint64_t,
+                                  std::uint64_t);
+template void fill_uniform<double>(const ExecutionSpace&, Vector<double>, double, double, UniformMap, std::uint64_t,
+                                   std::uint64_t);
 
 }  // namespace minipipe::core

@@ -25,4 +25,11 @@ template <class T>
 void fill_normal(const ExecutionSpace& space, Vector<T> values, const NormalRectangle& rectangle, double standard_deviation,
                  std::uint64_t seed, std::uint64_t parameter);
 
+// Independent uniform numbers in [low, high), mapped. The map of time steps turns a logarithm into what softplus maps to the
+// number. Value i depends on (seed, parameter, i) only.
+enum class UniformMap { identity, logarithm, inverse_softplus_of_exponential };
+template <class T>
+void fill_uniform(const ExecutionSpace& space, Vector<T> values, double low, double high, UniformMap map, std::uint64_t seed,
+                  std::uint64_t parameter);
+
 }  // namespace minipipe::core

@@ -54,20 +54,22 @@ std::int64_t scan_workspace(const ScanShape& shape);
 // Elements of `sums`: the gradients of a_log, d and dt_bias by sequence and head, [B, H, 3].
 std::int64_t scan_sums(const ScanShape& shape);
 
+// T is the type in which what depends on the position is stored; parameters and states are Compute<T>.
 // out [B*T, H P] = y. Throws RunError if the shapes do not fit.
 template <class T>
-void selective_scan_forward(const ExecutionSpace& space, Matrix<T> out, Vector<T> states, const ScanInputs<const T>& inputs,
-                            const ScanParameters<const T>& parameters, const ScanShape& shape);
+void selective_scan_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Compute<T>> states,
+                            const ScanInputs<const T>& inputs, const ScanParameters<const Compute<T>>& parameters,
+                            const ScanShape& shape);
 
 // Writes the gradients of the inputs, and `sums` for the gradients of the parameters. States within a chunk are computed again
 // from the one kept before it. x's gradient may be the same memory as output_gradient.
 template <class T>
-void selective_scan_backward_input(const ExecutionSpace& space, const ScanInputs<T>& gradients, Vector<T> sums,
+void selective_scan_backward_input(const ExecutionSpace& space, const ScanInputs<T>& gradients, Vector<Compute<T>> sums,
                                    ConstMatrix<T> output_gradient, const ScanInputs<const T>& inputs,
-                                   const ScanParameters<const T>& parameters, ConstVector<T> states, Vector<T> workspace,
-                                   const ScanShape& shape);
+                                   const ScanParameters<const Compute<T>>& parameters, ConstVector<Compute<T>> states,
+                                   Vector<Compute<T>> workspace, const ScanShape& shape);
 
-// Adds to the gradients of the parameters: over the sequences in ascending order.
+// Adds to the gradients of the parameters, which are float or double: over the sequences in ascending order.
 template <class T>
 void selective_scan_backward_parameters(const ExecutionSpace& space, const ScanParameters<T>& gradients, ConstVector<T> sums,
                                         const ScanShape& shape);

@@ -18,6 +18,19 @@ KOKKOS_INLINE_FUNCTION T softplus(T x) {
 
 inline std::int64_t chunks_of(const ScanShape& z) { return (z.sequence + scan_chunk - 1) / scan_chunk; }
 
+// What the backward of one sequence and head reads and writes.
+template <class T>
+struct ScanBackward {
+  using C = Compute<T>;
+  ScanShape z;
+  ScanInputs<const T> in;
+  ScanInputs<T> out;
+  ConstMatrix<T> output_gradient;
+  ConstVector<C> a_log, d, dt_bias, states;
+  Vector<C> sums;
+  C *b_by_head, *c_by_head;  // [B*T, H, S] each
+};
+
 template <class X, class P>
 bool fits_scan(const ScanInputs<X>& in, const ScanParameters<P>& parameters, const ScanShape& z) {
   const std::int64_t rows = z.batch * z.sequence;

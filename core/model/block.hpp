@@ -1,22 +1,28 @@
 #pragma once
 
 #include "core/model/attention_branch.hpp"
+#include "core/model/experts_branch.hpp"
 #include "core/model/mlp_branch.hpp"
+#include "core/model/state_space_branch.hpp"
 
 namespace minipipe::core {
 
-// Pre-norm transformer block: the attention branch, then the MLP branch. `block` is its number in the unsplit model.
+// Pre-norm transformer block: the attention branch, then the MLP branch; in a hybrid one branch, of any kind. `block` is its
+// number in the unsplit model.
 template <class T>
 struct BlockTensors {
   AttentionTensors<T> attention;
   MlpTensors<T> mlp;
+  ExpertsTensors<T> experts;
+  StateSpaceTensors<T> state_space;
 };
-// `attention`, `mlp`: the list has that branch's tensors.
 template <class T>
-BlockTensors<T> block_tensors(TensorCursor<T>& next, bool attention = true, bool mlp = true) {
+BlockTensors<T> block_tensors(TensorCursor<T>& next, const ModelConfig& model, const BranchesThere& there) {
   BlockTensors<T> tensors;
-  if (attention) tensors.attention = attention_tensors<T>(next);
-  if (mlp) tensors.mlp = mlp_tensors<T>(next);
+  if (there.attention) tensors.attention = attention_tensors<T>(next);
+  if (there.mlp) tensors.mlp = mlp_tensors<T>(next);
+  if (there.experts) tensors.experts = experts_tensors<T>(next, model);
+  if (there.state_space) tensors.state_space = state_space_tensors<T>(next, model);
   return tensors;
 }
 
@@ -26,11 +32,17 @@ BlockTensors<T> block_tensors(TensorCursor<T>& next, bool attention = true, bool
 struct BlockActivations {
   AttentionActivations attention;
   MlpActivations mlp;
+  ExpertsActivations experts;
+  StateSpaceActivations state_space;
   Recompute recompute = Recompute::none;
   BlockShare share = {};
 
   // That of the first branch there is: written by whoever comes before.
-  Place input() const { return share.attention ? attention.input : mlp.input; }
+  Place input() const {
+    if (share.experts) return experts.input;
+    if (share.state_space) return state_space.input;
+    return share.attention ? attention.input : mlp.input;
+  }
 };
 // A branch that is not computed takes no room.
 BlockActivations block_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
@@ -40,6 +52,8 @@ BlockActivations block_activations(BlockLayout& layout, const ModelConfig& model
 struct BlockGradients {
   AttentionGradients attention;
   MlpGradients mlp;
+  ExpertsGradients experts;
+  StateSpaceGradients state_space;
 };
 BlockGradients block_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
                                const BlockShare& share = {});
@@ -64,12 +78,12 @@ template <class T>
 void block_backward_input(const LayerContext& context, int block, const BlockTensors<T>& weights, const BlockActivations& at,
                           const BlockGradients& work, const BlockMemory<T>& memory, Matrix<T> gradient);
 
-// Both halves, for blocks with whole_block_places: first the MLP branch's, with what is computed again, then the attention
-// branch's.
+// Both halves, for blocks with whole_block_places: first of every branch but attention, with what is computed again, then the
+// attention branch's.
 template <class T>
-void whole_backward_mlp(const LayerContext& context, int block, const BlockTensors<T>& weights,
-                        const BlockTensors<Compute<T>>& gradients, const BlockActivations& at, const BlockGradients& work,
-                        const BlockMemory<T>& memory, Matrix<T> gradient);
+void whole_backward_others(const LayerContext& context, int block, const BlockTensors<T>& weights,
+                           const BlockTensors<Compute<T>>& gradients, const BlockActivations& at, const BlockGradients& work,
+                           const BlockMemory<T>& memory, Matrix<T> gradient);
 template <class T>
 void whole_backward_attention(const LayerContext& context, int block, const BlockTensors<T>& weights,
                               const BlockTensors<Compute<T>>& gradients, const BlockActivations& at, const BlockGradients& work,

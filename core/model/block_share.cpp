@@ -1,7 +1,5 @@
 #include "core/model/block_share.hpp"
 
-#include <algorithm>
-
 #include "core/model/parameter_list.hpp"
 
 namespace minipipe::core {
@@ -34,9 +32,27 @@ std::vector<FeatureRun> runs_of(const ParameterEntry& entry) {
 
 }  // namespace
 
+BlockShare full_share(const ModelConfig& model, int block) {
+  const LayerKind kind = layer_kind(model, block);
+  const bool attention = kind == LayerKind::transformer || kind == LayerKind::attention;
+  const bool mlp = kind == LayerKind::transformer || kind == LayerKind::mlp;
+  return {.attention = attention,
+          .mlp = mlp,
+          .attention_trained = attention,
+          .mlp_trained = mlp,
+          .experts = kind == LayerKind::experts,
+          .state_space = kind == LayerKind::state_space};
+}
+
+std::vector<BlockShare> full_shares(const ModelConfig& model, const StageLayers& layers) {
+  std::vector<BlockShare> shares;
+  for (int b = 0; b < layers.blocks; ++b) shares.push_back(full_share(model, layers.first_block + b));
+  return shares;
+}
+
 std::vector<BlockShare> block_shares(const ModelConfig& model, const StageLayers& layers, const ReplicaOptions& replication) {
   const auto blocks = static_cast<std::size_t>(layers.blocks);
-  if (!replication.sdp()) return std::vector<BlockShare>(blocks);
+  if (!replication.sdp()) return full_shares(model, layers);
   const std::vector<ParameterEntry> all = split_parameter_list(model, layers, replication);
   const std::vector<ParameterEntry> held = held_parameter_list(all, replication);
   const int hidden = hidden_width(model);
@@ -56,8 +72,18 @@ std::vector<BlockShare> block_shares(const ModelConfig& model, const StageLayers
   return shares;
 }
 
-bool holds_everything(const std::vector<BlockShare>& shares) {
-  return std::all_of(shares.begin(), shares.end(), [](const BlockShare& share) { return share == BlockShare(); });
+std::vector<BranchesThere> computed_branches(const std::vector<BlockShare>& shares) {
+  std::vector<BranchesThere> there;
+  for (const BlockShare& share : shares) there.push_back({share.attention, share.mlp, share.experts, share.state_space});
+  return there;
+}
+
+std::vector<BranchesThere> trained_branches(const std::vector<BlockShare>& shares) {
+  std::vector<BranchesThere> there;
+  for (const BlockShare& share : shares) {
+    there.push_back({share.attention_trained, share.mlp_trained, share.experts, share.state_space});
+  }
+  return there;
 }
 
 }  // namespace minipipe::core

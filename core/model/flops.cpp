@@ -4,16 +4,49 @@
 
 namespace minipipe::core {
 
-double block_flops_per_token(const ModelConfig& model, int sequence) {
-  const double width = model.width, mlp_maps = architecture(model).gated_mlp ? 3 : 2;
-  const double linear = 2 * width * (2 * width + 2 * kv_width(model) + mlp_maps * hidden_width(model));
-  return linear + 2 * width * sequence;  // attention: two products, half of each
+namespace {
+
+double mlp_flops(const ModelConfig& model) {
+  const double maps = architecture(model).gated_mlp ? 3 : 2;
+  return 2.0 * model.width * maps * hidden_width(model);
+}
+
+double attention_flops(const ModelConfig& model, int sequence) {
+  const double width = model.width;
+  return 2 * width * (2 * width + 2 * kv_width(model)) + 2 * width * sequence;  // two products, half of each
+}
+
+double state_space_flops(const ModelConfig& model) {
+  const double width = model.width, inside = state_width(model), convolved = conv_features(model);
+  const double projections = 2 * width * (inside + convolved + state_heads(model)) + 2 * inside * width;
+  return projections + 2 * convolved * model.conv_width + 4 * inside * model.state_size;
+}
+
+}  // namespace
+
+double block_flops_per_token(const ModelConfig& model, int sequence, LayerKind kind) {
+  switch (kind) {
+    case LayerKind::attention:
+      return attention_flops(model, sequence);
+    case LayerKind::mlp:
+      return mlp_flops(model);
+    case LayerKind::experts:
+      return 2.0 * model.width * (model.experts + 3.0 * model.expert_choices * expert_width(model));
+    case LayerKind::state_space:
+      return state_space_flops(model);
+    default:
+      return attention_flops(model, sequence) + mlp_flops(model);
+  }
 }
 
 double flops_per_microbatch(const ModelConfig& model, const TrainShape& shape, const StageLayers& layers) {
   const double rows = shape.rows();
   const double head = layers.head ? 2 * rows * model.width * model.vocab : 0.0;
-  return 3 * (layers.blocks * rows * block_flops_per_token(model, shape.sequence) + head);
+  double blocks = 0;
+  for (int b = layers.first_block; b < layers.first_block + layers.blocks; ++b) {
+    blocks += block_flops_per_token(model, shape.sequence, layer_kind(model, b));
+  }
+  return 3 * (rows * blocks + head);
 }
 
 double flops_per_microbatch(const ModelConfig& model, const TrainShape& shape) {
@@ -23,11 +56,12 @@ double flops_per_microbatch(const ModelConfig& model, const TrainShape& shape) {
 double active_flops_per_microbatch(const ModelConfig& model, const TrainShape& shape, const StageLayers& layers,
                                    const ReplicaOptions& replication) {
   const std::vector<BlockShare> shares = block_shares(model, layers, replication);
-  if (holds_everything(shares)) return flops_per_microbatch(model, shape, layers);
+  if (shares == full_shares(model, layers)) return flops_per_microbatch(model, shape, layers);
   const double rows = shape.rows(), width = model.width;
   const double scores = 2 * width * shape.sequence;
   const double feature = 2 * width * (architecture(model).gated_mlp ? 3 : 2);  // of the MLP's hidden ones
-  const double projections = block_flops_per_token(model, shape.sequence) - scores - feature * hidden_width(model);
+  const double projections =
+      block_flops_per_token(model, shape.sequence, LayerKind::transformer) - scores - feature * hidden_width(model);
   StageLayers without_blocks = layers;
   without_blocks.blocks = 0;
   double flops = flops_per_microbatch(model, shape, without_blocks);

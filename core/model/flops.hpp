@@ -8,8 +8,10 @@
 
 namespace minipipe::core {
 
-// Floating-point operations of the matrix products of one block's forward, per token.
-double block_flops_per_token(const ModelConfig& model, int sequence);
+// Floating-point operations of the matrix products of a layer's forward, per token. A mixture of experts: of the router and of
+// the chosen experts. A state space: the short convolution and the scan's two products with the state (S numbers for each
+// feature) count too.
+double block_flops_per_token(const ModelConfig& model, int sequence, LayerKind kind);
 
 // Floating-point operations (a multiply-add counts two) of all matrix products of one microbatch, forward and backward.
 // Attention: the unmasked half of scores and context only; what a backward computes again is not counted. The

@@ -71,7 +71,12 @@ KokkosStage::Implementation::Implementation(const KokkosStageOptions& given, Bat
       sum_workspace("minipipe::model::sum_workspace", layout.sum_workspace),
       squares("minipipe::model::gradient_squares", layout.squares),
       host_squares(Kokkos::create_mirror_view(squares)),
-      context{.space = space, .model = options.model, .shape = options.shape, .seed = options.seed} {
+      context{.space = space,
+              .model = options.model,
+              .shape = options.shape,
+              .seed = options.seed,
+              // As the loss of a microbatch, of which the update's is the mean.
+              .balance_scale = options.model.balance_loss / static_cast<double>(options.window)} {
   if (layout.rotary > 0) {
     const auto table = slice_matrix<double>(rotary, 0, options.shape.sequence, head_size(options.model));
     rotary_table(space, table, rotary_base);

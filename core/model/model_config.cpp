@@ -16,6 +16,27 @@ bool is_llama(const ModelConfig& model) { return model.family == "llama" || is_h
 
 void require_positive(const char* key, int value) { require(value > 0, key, std::to_string(value), "must be at least 1"); }
 
+// What only some kinds of layers ask for.
+void validate_layer(const ModelConfig& model, LayerKind kind) {
+  if (kind == LayerKind::experts) {
+    require_positive("model.experts", model.experts);
+    require_positive("model.expert_choices", model.expert_choices);
+    require(model.expert_choices <= model.experts, "model.expert_choices", std::to_string(model.expert_choices),
+            "must not be more than model.experts = " + std::to_string(model.experts));
+  }
+  if (kind == LayerKind::state_space) {
+    require_positive("model.state_size", model.state_size);
+    require_positive("model.state_head_size", model.state_head_size);
+    require_positive("model.state_groups", model.state_groups);
+    require_positive("model.state_expand", model.state_expand);
+    require_positive("model.conv_width", model.conv_width);
+    require(state_width(model) % model.state_head_size == 0, "model.state_head_size", std::to_string(model.state_head_size),
+            "must divide model.width * model.state_expand = " + std::to_string(state_width(model)));
+    require(state_heads(model) % model.state_groups == 0, "model.state_groups", std::to_string(model.state_groups),
+            "must divide the " + std::to_string(state_heads(model)) + " heads of a state space");
+  }
+}
+
 }  // namespace
 
 Architecture architecture(const ModelConfig& model) {
@@ -56,8 +77,16 @@ const char* name_of(LayerKind kind) {
 
 void validate(const ModelConfig& model, const TrainShape& shape, int stages) {
   require(model.family == "gpt2" || is_llama(model), "model.family", "\"" + model.family + "\"",
-          "unknown family; use \"gpt2\" or \"llama\"");
+          "unknown family; use \"gpt2\", \"llama\" or \"hybrid\"");
   require_positive("model.layers", model.layers);
+  if (is_hybrid(model)) {
+    require(static_cast<int>(model.pattern.size()) == model.layers, "model.pattern", "\"" + model.pattern + "\"",
+            "needs one letter for each of the " + std::to_string(model.layers) + " layers of model.layers");
+    for (int b = 0; b < model.layers; ++b) validate_layer(model, layer_kind(model, b));
+  } else {
+    require(model.pattern.empty(), "model.pattern", "\"" + model.pattern + "\"",
+            "only model.family = \"hybrid\" has a pattern");
+  }
   require_positive("model.width", model.width);
   require_positive("model.heads", model.heads);
   require_positive("model.vocab", model.vocab);

@@ -1,5 +1,7 @@
 #include "core/model/parameter_list.hpp"
 
+#include <array>
+
 #include "core/model/padding.hpp"
 
 namespace minipipe::core {
@@ -22,6 +24,7 @@ class ListBuilder {
               NeuronAxis neurons = NeuronAxis::none) {
     add(name + ".weight", {rows, columns}, start, hidden_maps, neurons);
   }
+  void vector(const std::string& name, int size, Start start) { add(name, {size}, start, 0, NeuronAxis::none); }
   void norm(const std::string& name) {
     add(name + ".weight", {model_.width}, Start::ones, 0, NeuronAxis::none);
     if (!kind_.rms_norm) add(name + ".bias", {model_.width}, Start::zeros, 0, NeuronAxis::none);
@@ -66,47 +69,103 @@ class ListBuilder {
 
 // Names in Hugging Face's checkpoints of a family.
 struct Names {
-  std::string tokens, blocks, norm_1, norm_2, attention_out, mlp_out, norm;
+  std::string tokens, blocks, norm_1, norm_2, attention, mlp, norm;
 };
 
-Names names(const Architecture& kind) {
-  if (kind.fused_qkv) {
-    return {"transformer.wte", "transformer.h.", "ln_1", "ln_2", "attn.c_proj", "mlp.c_proj", "transformer.ln_f"};
+Names names(const ModelConfig& model) {
+  if (!model.pattern.empty()) {
+    return {"backbone.embeddings", "backbone.layers.", "norm", "norm", "mixer.", "mixer.", "backbone.norm_f"};
   }
+  if (architecture(model).fused_qkv)
+    return {"transformer.wte", "transformer.h.", "ln_1", "ln_2", "attn.", "mlp.", "transformer.ln_f"};
   return {"model.embed_tokens", "model.layers.", "input_layernorm", "post_attention_layernorm",
-          "self_attn.o_proj",   "mlp.down_proj", "model.norm"};
+          "self_attn.",         "mlp.",          "model.norm"};
+}
+
+// Each branch with the norm before it, whose name is given without the ending; `prefix`: of the others.
+
+void add_attention(ListBuilder& list, const ModelConfig& model, const std::string& norm, const std::string& prefix) {
+  const int width = model.width;
+  list.norm(norm);
+  if (architecture(model).fused_qkv) {
+    list.linear(prefix + "c_attn", 3 * width, width, Start::normal, 3);
+    list.linear(prefix + "c_proj", width, width, Start::normal_residual);
+    return;
+  }
+  list.linear(prefix + "q_proj", width, width, Start::normal);
+  list.linear(prefix + "k_proj", kv_width(model), width, Start::normal);
+  list.linear(prefix + "v_proj", kv_width(model), width, Start::normal);
+  list.linear(prefix + "o_proj", width, width, Start::normal_residual);
+}
+
+void add_mlp(ListBuilder& list, const ModelConfig& model, const std::string& norm, const std::string& prefix) {
+  const int width = model.width, hidden = hidden_width(model);
+  const bool gated = architecture(model).gated_mlp;
+  list.norm(norm);
+  if (gated) {
+    list.linear(prefix + "gate_proj", hidden, width, Start::normal, 1, NeuronAxis::rows);
+    list.linear(prefix + "up_proj", hidden, width, Start::normal, 1, NeuronAxis::rows);
+  } else {
+    list.linear(prefix + "c_fc", hidden, width, Start::normal, 1, NeuronAxis::rows);
+  }
+  list.linear(prefix + (gated ? "down_proj" : "c_proj"), width, hidden, Start::normal_residual, 1, NeuronAxis::columns);
+}
+
+void add_experts(ListBuilder& list, const ModelConfig& model, const std::string& norm, const std::string& prefix) {
+  const int width = model.width, hidden = expert_width(model);
+  list.norm(norm);
+  list.matrix(prefix + "gate", model.experts, width, Start::normal);
+  for (int e = 0; e < model.experts; ++e) {
+    const std::string expert = prefix + "experts." + std::to_string(e) + ".";
+    list.linear(expert + "gate_proj", hidden, width, Start::normal);
+    list.linear(expert + "up_proj", hidden, width, Start::normal);
+    list.linear(expert + "down_proj", width, hidden, Start::normal_residual);
+  }
+}
+
+void add_state_space(ListBuilder& list, const ModelConfig& model, const std::string& norm, const std::string& prefix) {
+  const int inside = state_width(model), convolved = conv_features(model), heads = state_heads(model);
+  list.norm(norm);
+  list.linear(prefix + "in_proj", inside + convolved + heads, model.width, Start::normal);
+  list.matrix(prefix + "conv1d", convolved, model.conv_width, Start::convolution);
+  list.vector(prefix + "conv1d.bias", convolved, Start::convolution);
+  list.vector(prefix + "dt_bias", heads, Start::time_step);
+  list.vector(prefix + "A_log", heads, Start::decay_rate);
+  list.vector(prefix + "D", heads, Start::ones);
+  list.vector(prefix + "norm.weight", inside, Start::ones);
+  list.linear(prefix + "out_proj", model.width, inside, Start::normal_residual);
 }
 
 void add_block(ListBuilder& list, const ModelConfig& model, int block, int layer) {
-  const Architecture kind = architecture(model);
-  const Names name = names(kind);
+  const Names name = names(model);
   const std::string prefix = name.blocks + std::to_string(block) + ".";
-  const int width = model.width, hidden = hidden_width(model);
+  const LayerKind kind = layer_kind(model, block);
   list.layer(layer);
-  list.norm(prefix + name.norm_1);
-  if (kind.fused_qkv) {
-    list.linear(prefix + "attn.c_attn", 3 * width, width, Start::normal, 3);
-  } else {
-    list.linear(prefix + "self_attn.q_proj", width, width, Start::normal);
-    list.linear(prefix + "self_attn.k_proj", kv_width(model), width, Start::normal);
-    list.linear(prefix + "self_attn.v_proj", kv_width(model), width, Start::normal);
+  if (kind == LayerKind::transformer || kind == LayerKind::attention) {
+    add_attention(list, model, prefix + name.norm_1, prefix + name.attention);
   }
-  list.linear(prefix + name.attention_out, width, width, Start::normal_residual);
-  list.layer(layer, true);
-  list.norm(prefix + name.norm_2);
-  if (kind.gated_mlp) {
-    list.linear(prefix + "mlp.gate_proj", hidden, width, Start::normal, 1, NeuronAxis::rows);
-    list.linear(prefix + "mlp.up_proj", hidden, width, Start::normal, 1, NeuronAxis::rows);
-  } else {
-    list.linear(prefix + "mlp.c_fc", hidden, width, Start::normal, 1, NeuronAxis::rows);
+  if (kind == LayerKind::experts) add_experts(list, model, prefix + name.norm_1, prefix + name.mlp);
+  if (kind == LayerKind::state_space) add_state_space(list, model, prefix + name.norm_1, prefix + name.mlp);
+  if (kind == LayerKind::transformer || kind == LayerKind::mlp) {
+    list.layer(layer, true);
+    add_mlp(list, model, prefix + name.norm_2, prefix + name.mlp);
   }
-  list.linear(prefix + name.mlp_out, width, hidden, Start::normal_residual, 1, NeuronAxis::columns);
 }
 
-int tensors_of_block(const ModelConfig& model) {
-  ListBuilder list(model);
-  add_block(list, model, 0, 0);
-  return static_cast<int>(list.entries.size());
+// Tensors of the first `blocks` blocks.
+int tensors_of_blocks(const ModelConfig& model, int blocks) {
+  std::array<int, layer_kinds> tensors{};
+  int sum = 0;
+  for (int b = 0; b < blocks; ++b) {
+    int& of_kind = tensors[static_cast<std::size_t>(layer_kind(model, b))];
+    if (of_kind == 0) {
+      ListBuilder list(model);
+      add_block(list, model, b, 0);
+      of_kind = static_cast<int>(list.entries.size());
+    }
+    sum += of_kind;
+  }
+  return sum;
 }
 
 }  // namespace
@@ -114,17 +173,17 @@ int tensors_of_block(const ModelConfig& model) {
 std::vector<ParameterEntry> parameter_list(const ModelConfig& model, const StageLayers& layers) {
   ListBuilder list(model);
   const Architecture kind = architecture(model);
-  const Names name = names(kind);
+  const Names name = names(model);
   if (layers.embedding) {
     list.matrix(name.tokens, model.vocab, model.width, Start::normal);
     if (!kind.rotary) list.matrix("transformer.wpe", model.context, model.width, Start::normal);
   }
-  const int first = kind.rotary ? 1 : 2, per_block = tensors_of_block(model);
-  list.at(first + per_block * layers.first_block);
+  const int first = kind.rotary ? 1 : 2;
+  list.at(first + tensors_of_blocks(model, layers.first_block));
   for (int b = 0; b < layers.blocks; ++b) add_block(list, model, layers.first_block + b, StageLayerNumbers::block(b));
   if (layers.head) {
     list.layer(StageLayerNumbers::head(layers));
-    list.at(first + per_block * model.layers);
+    list.at(first + tensors_of_blocks(model, model.layers));
     list.norm(name.norm);
     if (!model.tied) list.matrix("lm_head", model.vocab, model.width, Start::normal);
   }

@@ -11,7 +11,16 @@
 namespace minipipe::core {
 
 // How a parameter tensor starts.
-enum class Start { normal, normal_residual, zeros, ones };
+enum class Start {
+  normal,
+  normal_residual,  // of what is added to the residual stream
+  zeros,
+  ones,
+  convolution,  // uniform in +-1 / sqrt(K), K = model.conv_width taps
+  // Of state spaces, as in the published code of Mamba-2 (arXiv 2405.21060):
+  decay_rate,  // the logarithm of a uniform number in [1, 16]
+  time_step    // the inverse softplus of a number log-uniform in [1e-3, 1e-1]
+};
 
 // A stage's layers, numbered whether or not the stage has an embedding or a head: 0 embedding, 1 + b its block b, 1 + blocks
 // head. A tied head's matrix belongs to layer 0.
@@ -41,7 +50,8 @@ struct Slab {
 
 // One parameter tensor of a stage.
 struct ParameterEntry {
-  std::string name;        // Hugging Face's name in the family; linear weights are [out_features, in_features]
+  std::string
+      name;  // Hugging Face's name in the family (hybrid: as Nemotron-H); linear weights are [out_features, in_features]
   std::vector<int> shape;  // row-major
   std::size_t size = 0;    // product of shape
   std::size_t offset = 0;  // floats from the start of the stage's buffers; a multiple of 16, so that alignment does not
@@ -54,8 +64,8 @@ struct ParameterEntry {
   bool mlp = false;             // belongs to a block's MLP branch or the norm before it
   NeuronAxis neurons = NeuronAxis::none;
   std::vector<Slab> slabs;  // tile the tensor, in ascending order
-  int hidden_maps = 0;      // for the matrices inside blocks: the linear maps of equal shape stacked in it (a fused query, key
-                            // and value are three); 0 for everything else
+  int hidden_maps = 0;      // for the linear layers inside blocks: the maps of equal shape stacked in it (a fused query, key
+                            // and value are three); 0 for everything else, a router and a convolution too
 };
 
 // The tensors of a stage in ascending order of `global_index`: token embedding, position table (if there is one), the blocks,

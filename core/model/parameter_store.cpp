@@ -25,7 +25,25 @@ void initialise(const ExecutionSpace& space, const Vector<float>& buffer, const 
     fill<float>(space, values, 1.0f);
     return;
   }
-  const double deviation = entry.start == Start::normal ? 0.02 : 0.02 / std::sqrt(2.0 * model.layers);
+  const auto uniform = [&](double low, double high, UniformMap map) {
+    fill_uniform<float>(space, values, low, high, map, seed, entry.global_index);
+  };
+  if (entry.start == Start::convolution) {
+    const double bound = 1 / std::sqrt(static_cast<double>(model.conv_width));
+    uniform(-bound, bound, UniformMap::identity);
+    return;
+  }
+  if (entry.start == Start::decay_rate) {
+    uniform(1, 16, UniformMap::logarithm);
+    return;
+  }
+  if (entry.start == Start::time_step) {
+    uniform(std::log(1e-3), std::log(1e-1), UniformMap::inverse_softplus_of_exponential);
+    return;
+  }
+  // Branches that add to the residual stream.
+  const double branches = model.pattern.empty() ? 2.0 * model.layers : 1.0 * model.layers;
+  const double deviation = entry.start == Start::normal ? 0.02 : 0.02 / std::sqrt(branches);
   if (entry.shape == entry.full_shape) {
     fill_normal<float>(space, values, deviation, seed, entry.global_index);
     return;

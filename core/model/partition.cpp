@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "core/model/flops.hpp"
 #include "schedules/error.hpp"
@@ -25,17 +26,21 @@ struct Table {
   std::vector<int> last;  // blocks on stage s-1 in the best way
 };
 
-double stage_cost(const LayerCosts& costs, int stage, int stages, int blocks) {
-  return blocks * costs.block + (stage == 0 ? costs.embedding : 0.0) + (stage == stages - 1 ? costs.head : 0.0);
+// Of blocks [first, last). `before`: sums of the costs of the first k blocks.
+double stage_cost(const LayerCosts& costs, const std::vector<double>& before, int stage, int stages, int first, int last) {
+  return before[last] - before[first] + (stage == 0 ? costs.embedding : 0.0) + (stage == stages - 1 ? costs.head : 0.0);
 }
 
 template <class Combine>
 Table solve(const LayerCosts& costs, int stages, int layers, Combine combine) {
   Table table(stages, layers);
+  std::vector<double> before = {0};
+  for (const double cost : costs.blocks) before.push_back(before.back() + cost);
   for (int s = 1; s <= stages; ++s) {
     for (int b = s; b <= layers - (stages - s); ++b) {
       for (int mine = 1; mine <= b - (s - 1); ++mine) {
-        const double value = combine(table.value[table.at(s - 1, b - mine)], stage_cost(costs, s - 1, stages, mine));
+        const double value =
+            combine(table.value[table.at(s - 1, b - mine)], stage_cost(costs, before, s - 1, stages, b - mine, b));
         if (value < table.value[table.at(s, b)]) {
           table.value[table.at(s, b)] = value;
           table.last[table.at(s, b)] = mine;
@@ -89,8 +94,11 @@ void check_explicit(const std::vector<int>& blocks, int stages, int layers) {
 
 LayerCosts layer_costs(const ModelConfig& model, int sequence) {
   const double width = model.width;
-  const double block = block_flops_per_token(model, sequence);
-  return {8 * width / block, 1.0, 2 * width * model.vocab / block};
+  std::vector<double> blocks;
+  for (int b = 0; b < model.layers; ++b) blocks.push_back(block_flops_per_token(model, sequence, layer_kind(model, b)));
+  const double unit = blocks.at(0);
+  for (double& block : blocks) block /= unit;
+  return {8 * width / unit, std::move(blocks), 2 * width * model.vocab / unit};
 }
 
 std::vector<StageLayers> partition_model(const ModelConfig& model, int sequence, int stages,

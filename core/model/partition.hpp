@@ -17,11 +17,11 @@ struct StageLayers {
   friend bool operator==(const StageLayers&, const StageLayers&) = default;
 };
 
-// Matrix-product flops of a layer's forward per token, in units of one block's: what the balanced partition weighs.
+// Matrix-product flops of a layer's forward per token, in units of the first block's: what the balanced partition weighs.
 // The embedding multiplies no matrices; its memory traffic is charged as that of a few element-wise operations.
 struct LayerCosts {
   double embedding = 0;
-  double block = 1;
+  std::vector<double> blocks;
   double head = 0;
 };
 LayerCosts layer_costs(const ModelConfig& model, int sequence);

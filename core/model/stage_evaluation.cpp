@@ -11,7 +11,7 @@ MicrobatchLoss KokkosStage::Implementation::evaluate(std::int64_t microbatch, Ba
   if (assembles()) {
     run_full_forward(from, input, output);
   } else {
-    if (!holds_everything(layout.shares)) {
+    if (layout.shares != full_shares(options.model, layers())) {
       throw RunError("a replica that holds a part of the model needs an exchange to evaluate the full model");
     }
     run_forward(from, 0, input, output, 0);
@@ -27,8 +27,12 @@ StageTensors<T> KokkosStage::Passes<T>::assembled(int layer) {
   const Vector<float> buffer = store.evaluation_buffer();
   exchange->assemble(layer, buffer);
   copies_.copy_full_layer(space, layer);
-  return {std::vector<Vector<float>>(StageLayerNumbers::count(layers()), buffer), store.layout().full, options.model, layers(),
-          std::vector<BranchesThere>(static_cast<std::size_t>(layers().blocks)),  copies_.full()};
+  return {std::vector<Vector<float>>(StageLayerNumbers::count(layers()), buffer),
+          store.layout().full,
+          options.model,
+          layers(),
+          computed_branches(full_shares(options.model, layers())),
+          copies_.full()};
 }
 
 template <class T>

@@ -141,8 +141,8 @@ void KokkosStage::Passes<T>::run_backward_input(int slot, int gradient_input, in
     if (layout.whole_blocks) {
       gradient_begins(layer);
       if (any) {
-        whole_backward_mlp<T>(context, number, with.blocks[b], gradients.blocks[b], layout.blocks[b], layout.block_gradients[b],
-                              memory(slot), gradient);
+        whole_backward_others<T>(context, number, with.blocks[b], gradients.blocks[b], layout.blocks[b],
+                                 layout.block_gradients[b], memory(slot), gradient);
         progress();
         whole_backward_attention<T>(context, number, with.blocks[b], gradients.blocks[b], layout.blocks[b],
                                     layout.block_gradients[b], memory(slot), gradient);

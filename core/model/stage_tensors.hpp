@@ -9,22 +9,6 @@
 
 namespace minipipe::core {
 
-// Which branches of a block a list of tensors has.
-struct BranchesThere {
-  bool attention = true;
-  bool mlp = true;
-};
-inline std::vector<BranchesThere> computed_branches(const std::vector<BlockShare>& shares) {
-  std::vector<BranchesThere> there;
-  for (const BlockShare& share : shares) there.push_back({share.attention, share.mlp});
-  return there;
-}
-inline std::vector<BranchesThere> trained_branches(const std::vector<BlockShare>& shares) {
-  std::vector<BranchesThere> there;
-  for (const BlockShare& share : shares) there.push_back({share.attention_trained, share.mlp_trained});
-  return there;
-}
-
 // buffer_of(layer) of each layer.
 template <class BufferOf>
 std::vector<Vector<float>> by_layer(const StageLayers& layers, const BufferOf& buffer_of) {
@@ -40,7 +24,7 @@ struct StageTensors {
   StageTensors(const Vector<Compute<T>>& buffer, const std::vector<ParameterEntry>& entries, const ModelConfig& model,
                const StageLayers& layers)
       : StageTensors(std::vector<Vector<Compute<T>>>(StageLayerNumbers::count(layers), buffer), entries, model, layers,
-                     std::vector<BranchesThere>(layers.blocks)) {}
+                     computed_branches(full_shares(model, layers))) {}
 
   // `buffers`: by layer, see StageLayerNumbers. `there`: by block. `copies`: needed where T is not Compute<T>.
   StageTensors(const std::vector<Vector<Compute<T>>>& buffers, const std::vector<ParameterEntry>& entries,
@@ -55,7 +39,7 @@ struct StageTensors {
     for (int b = 0; b < layers.blocks; ++b) {
       next.go_on_in(buffers.at(StageLayerNumbers::block(b)));
       next.matrices_in(copies, StageLayerNumbers::block(b));
-      blocks.push_back(block_tensors<T>(next, there.at(b).attention, there.at(b).mlp));
+      blocks.push_back(block_tensors<T>(next, model, there.at(b)));
     }
     if (layers.head) {
       next.go_on_in(buffers.at(StageLayerNumbers::head(layers)));

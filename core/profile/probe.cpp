@@ -80,6 +80,9 @@ class Probe {
     KokkosStageOptions options = stage_options(plain(deck), stage_layers(deck, plan.stages), 0);
     options.layers = plan.layers;
     options.model.layers = std::max(options.model.layers, plan.layers.blocks);
+    if (std::string& pattern = options.model.pattern; !pattern.empty()) {
+      pattern.resize(static_cast<std::size_t>(options.model.layers), pattern.back());
+    }
     options.activation_slots = slots_;
     options.split_backward = plan.split_backward;
     options.weight_rule = plan.weight_rule;

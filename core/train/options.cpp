@@ -69,7 +69,18 @@ ModelConfig model_config(const Deck& deck) {
           .tied = deck.model.tied,
           .dropout = deck.model.dropout,
           .kv_heads = deck.model.kv_heads,
-          .hidden = deck.model.hidden};
+          .hidden = deck.model.hidden,
+          .pattern = deck.model.pattern,
+          .experts = deck.model.experts,
+          .expert_choices = deck.model.expert_choices,
+          .expert_hidden = deck.model.expert_hidden,
+          .expert_capacity = deck.model.expert_capacity,
+          .balance_loss = deck.model.balance_loss,
+          .state_size = deck.model.state_size,
+          .state_head_size = deck.model.state_head_size,
+          .state_groups = deck.model.state_groups,
+          .state_expand = deck.model.state_expand,
+          .conv_width = deck.model.conv_width};
 }
 
 TrainShape train_shape(const Deck& deck) {

@@ -1,6 +1,7 @@
 #include "core/tune/deck_profile.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <sstream>
 
 #include "schedules/error.hpp"
@@ -18,7 +19,7 @@ std::string list(const std::vector<T>& values) {
 }
 }  // namespace
 
-schedules::CostProfile deck_profile(const Deck& deck, int stages) {
+schedules::CostProfile deck_profile(const Deck& deck, int stages, const std::vector<double>& relative_costs) {
   if (!deck.emulate.enabled) {
     throw InputError(
         "tune: the deck does not say what its layers cost; measure them with mpirun -n N minipipe profile DECK --out FILE.h5\n"
@@ -26,7 +27,9 @@ schedules::CostProfile deck_profile(const Deck& deck, int stages) {
   }
   schedules::CostProfile profile;
   profile.name = deck.run.name;
-  profile.pattern = std::string(static_cast<std::size_t>(deck.model.layers), 'T');
+  const std::string& pattern = deck.model.pattern;
+  profile.pattern = pattern.empty() ? std::string(static_cast<std::size_t>(deck.model.layers), 'T') : pattern;
+  const std::vector<double> costs = relative_costs.empty() ? std::vector<double>(profile.pattern.size(), 1.0) : relative_costs;
   std::vector<int> partition = deck.schedule.partition;
   if (partition.empty()) partition = schedules::uniform_partition(deck.model.layers, stages);
   for (std::size_t s = 0; s < partition.size(); ++s) {
@@ -35,10 +38,13 @@ schedules::CostProfile deck_profile(const Deck& deck, int stages) {
       throw InputError("schedule.partition: stage " + std::to_string(s) +
                        " has no layers to share its emulated time; give it one, or use a profile");
     }
-    const double share = factor / partition[s];
-    for (int k = 0; k < partition[s]; ++k) {
-      profile.layers.push_back(
-          {share * deck.emulate.forward_ms, 0.5 * share * deck.emulate.backward_ms, 0.5 * share * deck.emulate.backward_ms});
+    const auto first = costs.begin() + static_cast<std::ptrdiff_t>(profile.layers.size());
+    const double sum = std::accumulate(first, first + partition[s], 0.0);
+    for (auto cost = first; cost != first + partition[s]; ++cost) {
+      const double share = factor * *cost / sum;
+      profile.layers.push_back({.forward = share * deck.emulate.forward_ms,
+                                .backward_input = 0.5 * share * deck.emulate.backward_ms,
+                                .backward_weight = 0.5 * share * deck.emulate.backward_ms});
     }
   }
   const auto& links = deck.emulate.link_latencies_ms;

@@ -24,6 +24,18 @@ TIME_LIMIT = 560  # seconds of a whole test; CTest ends it after 600 without a w
 # The end of a rank that went away together with its wrapper: the launcher killed both.
 LAUNCHER_KILL = "killed by the launcher"
 NONZERO = "anything but 0"
+# Changes that make the small deck's model one of all kinds of layers.
+HYBRID = {
+    "model.family": "hybrid",
+    "model.pattern": "M*#-",
+    "model.layers": 4,
+    "model.kv_heads": 2,
+    "model.hidden": 48,
+    "model.experts": 4,
+    "model.expert_hidden": 24,
+    "model.state_size": 8,
+    "model.state_head_size": 16,
+}
 
 BASE_DECK = {
     "run.name": "regression",

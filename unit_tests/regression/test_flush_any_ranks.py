@@ -48,6 +48,15 @@ def test_dropout():
     assert dropped["loss"].tobytes() != free["loss"].tobytes(), "dropout changed nothing: the test cannot fail"
 
 
+def test_hybrid():
+    first = compare("hybrid", {**support.HYBRID, "model.dropout": 0.1})
+    trace = support.read_trace(first)
+    assert trace["loss"][-1] < trace["loss"][0], "nothing was learnt"
+    for recompute in ("attention", "block"):
+        support.train(2, f"hybrid_{recompute}", {**DECK, **support.HYBRID, "model.dropout": 0.1, "train.recompute": recompute})
+        support.assert_same_trace(first, f"hybrid_{recompute}")
+
+
 def test_partition():
     first = compare("balanced", {}, ranks=(1,), stages_in_one_process=0)
     for name, partition in {"uneven": [1, 2, 1], "head_alone": [2, 2, 0]}.items():
@@ -56,4 +65,4 @@ def test_partition():
 
 
 if __name__ == "__main__":
-    support.main([test_1f1b, test_gpipe, test_eight_ranks, test_global_clip, test_dropout, test_partition])
+    support.main([test_1f1b, test_gpipe, test_eight_ranks, test_global_clip, test_dropout, test_hybrid, test_partition])

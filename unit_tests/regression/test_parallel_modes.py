@@ -85,6 +85,16 @@ def test_replicas_of_stages():
             support.assert_same_trace(whole, train(4, f"{schedule}_2x2_{mode}", {**changes, **MODES[mode]}), LOSSES)
 
 
+def test_hybrid():
+    for microbatches in (1, 3):
+        changes = {**support.HYBRID, "train.microbatches": microbatches}
+        whole = train(2, f"hybrid_{microbatches}_ddp", changes)
+        for mode in ("zero1", "fsdp_window", *(("fsdp",) if microbatches == 1 else ())):
+            support.assert_same_trace(whole, train(2, f"hybrid_{microbatches}_{mode}", {**changes, **MODES[mode]}), LOSSES)
+    whole = train(4, "hybrid_2x2_ddp", support.HYBRID)
+    support.assert_same_trace(whole, train(4, "hybrid_2x2_fsdp", {**support.HYBRID, **MODES["fsdp_window"]}), LOSSES)
+
+
 def test_dynamic_order():
     changes = {"schedule.name": "paci", "schedule.order": "dynamic", "train.microbatches": 2, "run.steps": 12}
     for mode in ("ddp", "zero1"):
@@ -133,6 +143,7 @@ if __name__ == "__main__":
             test_several_microbatches,
             test_replicas_are_microbatches,
             test_replicas_of_stages,
+            test_hybrid,
             test_dynamic_order,
             test_recompute,
             test_clipping,

@@ -100,6 +100,20 @@ def test_other_ranks():
         assert_same_tail("flush_whole", f"flush_on_{ranks}", 4)
 
 
+def test_hybrid():
+    changes = {**support.HYBRID, "run.steps": 6, "checkpoint.interval": 3, "checkpoint.keep": 9}
+    for schedule, more in (("1f1b", {}), ("paci", {"schedule.name": "paci"})):
+        whole = f"hybrid_{schedule}"
+        support.train(2, whole, {**changes, **more})
+        loss = support.read_trace(whole, ("loss",))["loss"]
+        assert loss[-1] < loss[0], loss
+        file = str(support.checkpoint(whole, 3))
+        # PACI's numbers depend on the stages.
+        for ranks in (1, 2, 4) if schedule == "1f1b" else (2,):
+            support.train(ranks, f"{whole}_on_{ranks}", {**changes, **more, "run.resume": file})
+            assert_same_tail(whole, f"{whole}_on_{ranks}", 3)
+
+
 def test_broken_latest():
     # The newest checkpoint that is whole counts; the broken one is named.
     support.train(1, "broken", {"run.steps": 4, "checkpoint.interval": 2})
@@ -112,4 +126,5 @@ def test_broken_latest():
 
 
 if __name__ == "__main__":
-    support.main([test_flush, test_paci, test_from_a_file, test_a_file_of_another_run, test_other_ranks, test_broken_latest])
+    tests = [test_flush, test_paci, test_from_a_file, test_a_file_of_another_run, test_other_ranks, test_hybrid]
+    support.main([*tests, test_broken_latest])

@@ -22,8 +22,9 @@ SCHEDULES = {
 }
 
 
-def all_agree(microbatches):
-    changes = {**DECK, "train.microbatches": microbatches}
+def all_agree(microbatches, name="", model=None):
+    changes = {**DECK, "train.microbatches": microbatches, **(model or {})}
+    microbatches = f"{name}{microbatches}"  # in the names of outputs
     reference = f"reference_{microbatches}"
     support.train(1, reference, changes)
     trace = support.read_trace(reference, NAMES)
@@ -54,6 +55,10 @@ def test_no_multiple_of_the_ranks():
     all_agree(7)
 
 
+def test_hybrid():
+    all_agree(3, "hybrid_", support.HYBRID)
+
+
 def test_the_order_matters_not_the_data():
     # The comparison can fail: other microbatches, other losses.
     first, other = (support.read_trace(f"reference_{m}", ("loss", "grad_norm")) for m in (3, 7))
@@ -62,5 +67,5 @@ def test_the_order_matters_not_the_data():
 
 
 if __name__ == "__main__":
-    tests = [test_one_microbatch, test_fewer_microbatches_than_stages, test_no_multiple_of_the_ranks]
+    tests = [test_one_microbatch, test_fewer_microbatches_than_stages, test_no_multiple_of_the_ranks, test_hybrid]
     support.main([*tests, test_the_order_matters_not_the_data])

@@ -9,6 +9,10 @@ inline Deck tiny_deck(const std::string& family) {
   Deck deck;
   deck.model = {.family = family, .layers = 2, .width = 16, .heads = 2, .vocab = 11, .context = 8};
   if (family == "llama") deck.model.kv_heads = 1;
+  if (family == "hybrid") {
+    deck.model.pattern = "M*-";
+    deck.model.layers = 3;
+  }
   deck.train.sequence = 8;
   deck.train.microbatch_size = 2;
   deck.train.microbatches = 2;

@@ -100,6 +100,8 @@ std::vector<Variant> variants() {
       for (const char* optimizer : {"adamw", "nadam", "muon"}) result.push_back({family, recompute, optimizer, "none", 0});
     }
   }
+  result.push_back({"hybrid", "none", "adamw", "none", 0});
+  result.push_back({"hybrid", "block", "muon", "none", 0});
   result.push_back({"gpt2", "block", "adamw", "stage", 0.1});
   result.push_back({"gpt2", "none", "adamw", "global", 0.1});
   return result;

@@ -91,6 +91,14 @@ TEST(Inputs, ParallelStudy) {
   EXPECT_THROW(check_rules(deck, 3), InputError);
 }
 
+TEST(Inputs, HybridStudy) {
+  const Deck deck = read_input("studies/hybrid.toml");
+  for (const int ranks : {1, 2, 4}) EXPECT_NO_THROW(check_rules(deck, ranks)) << ranks;
+  EXPECT_EQ(deck.model.family, "hybrid");
+  for (const char letter : {'M', '-', '*', '#'}) EXPECT_NE(deck.model.pattern.find(letter), std::string::npos) << letter;
+  EXPECT_GE(deck.model.vocab, 8192) << "a large head";
+}
+
 // Each case of a sweep suits the ranks that jobs/sweep.sh starts for it.
 TEST(Inputs, Sweeps) {
   struct Expected {

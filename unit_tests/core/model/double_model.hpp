@@ -29,8 +29,9 @@ class DoubleModel {
     BlockLayout layout;
     for (int b = 0; b < model.layers; ++b) {
       layout.workspace = layout.scratch = {};
-      blocks_.push_back(block_activations(layout, model, shape, recompute));
-      work_at_.push_back(block_gradients(layout, model, shape));
+      const BlockShare share = full_share(model, b);
+      blocks_.push_back(block_activations(layout, model, shape, recompute, share));
+      work_at_.push_back(block_gradients(layout, model, shape, share));
     }
     const BlockLayout last = layout;
     layout.workspace = {};
@@ -103,7 +104,7 @@ class DoubleModel {
   }
 
   Matrix<double> input(int block) const {
-    return memory().matrix(block < context.model.layers ? blocks_[block].attention.input : head_.input, context.model.width);
+    return memory().matrix(block < context.model.layers ? blocks_[block].input() : head_.input, context.model.width);
   }
 
   std::vector<BlockActivations> blocks_;

@@ -59,6 +59,21 @@ inline KokkosStageOptions small_llama() {
   return options;
 }
 
+// A layer for each letter of the pattern.
+inline KokkosStageOptions small_hybrid(const std::string& pattern = "M*#-M") {
+  KokkosStageOptions options = small_llama();
+  ModelConfig& model = options.model;
+  model.family = "hybrid";
+  model.pattern = pattern;
+  model.layers = static_cast<int>(pattern.size());
+  model.experts = 4;
+  model.expert_hidden = 24;
+  model.state_size = 8;
+  model.state_head_size = 16;
+  model.state_groups = 2;
+  return options;
+}
+
 // All stages of a model in this process, one after another on the same thread.
 class Pipeline {
  public:

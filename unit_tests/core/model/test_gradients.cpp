@@ -69,6 +69,22 @@ TEST(Gradients, AgreeWithFiniteDifferencesForLlama) {
   }
 }
 
+TEST(Gradients, AgreeWithFiniteDifferencesForHybrids) {
+  for (const Recompute recompute : {Recompute::none, Recompute::attention, Recompute::block}) {
+    Case c;
+    c.recompute = recompute;
+    c.model = small_hybrid("M-#*").model;
+    c.model.width = 12;
+    c.model.heads = 2;
+    c.model.vocab = 13;
+    c.model.hidden = 10;
+    c.model.expert_hidden = 10;
+    c.model.state_head_size = 6;
+    c.model.dropout = 0.2;
+    check_directional_derivatives(c);
+  }
+}
+
 TEST(Gradients, AgreeWithFiniteDifferencesWithAnotherHiddenWidth) {
   Case c;
   c.model.hidden = 7;
@@ -81,6 +97,7 @@ void check_stage_against_double(const ModelConfig& of) {
   options.window = 1;
   Pipeline pipeline(options, 2);
   DoubleModel model(options.model, options.shape, options.seed);
+  model.context.balance_scale = options.model.balance_loss;
   set_batch(model, pipeline.source, 2);
   const auto parameters = pipeline.read(&ParameterStore::parameter);
   for (const ParameterEntry& entry : model.entries) {
@@ -109,6 +126,7 @@ void check_stage_against_double(const ModelConfig& of) {
 TEST(Gradients, OfTheStageAgreeWithTheLayersInDouble) {
   check_stage_against_double(small_options().model);
   check_stage_against_double(small_llama().model);
+  check_stage_against_double(small_hybrid().model);
 }
 
 TEST(Gradients, OfATiedHeadAreTheSumOfBoth) {

@@ -154,5 +154,18 @@ TEST(DeckProfile, EmulatedStagesShareTheirTimeAmongTheirLayers) {
                                      "parallel.stages=2", "emulate.stage_factors=[2.5,1.5]"));
 }
 
+TEST(DeckProfile, LayersOfAHybridShareByTheCostOfTheirKind) {
+  Deck deck;
+  deck.model.family = "hybrid";
+  deck.model.pattern = "-*-*";
+  deck.model.layers = 4;
+  deck.emulate.enabled = true;
+  const auto profile = deck_profile(deck, 2, {3, 1, 3, 2});
+  EXPECT_EQ(profile.pattern, "-*-*");
+  EXPECT_DOUBLE_EQ(profile.layers[0].forward, 0.75 * deck.emulate.forward_ms);
+  EXPECT_DOUBLE_EQ(profile.layers[1].forward, 0.25 * deck.emulate.forward_ms);
+  EXPECT_DOUBLE_EQ(profile.layers[3].backward_input, 0.2 * deck.emulate.backward_ms);
+}
+
 }  // namespace
 }  // namespace minipipe::core
