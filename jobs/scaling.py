@@ -75,7 +75,7 @@ def figure(panels, file):
         if panel["axis"] in ("width", "sequence"):
             axis.set_yscale("log")
         else:
-            axis.set_ylim(bottom=0)
+            axis.set_ylim(0, 1.08 * max(row["device_s_per_mtoken"] for row in panel["rows"]))
         axis.set_xlabel(panel["label"])
         ticks = sorted({row[panel["axis"]] for row in panel["rows"]})
         axis.set_xticks(ticks, [f"{t:.0f}" if t < 65536 else f"{t / 1024:.0f}k" for t in ticks])

@@ -102,7 +102,7 @@ def test_paci_of_a_deck_with_uneven_stages():
 
 def test_plans_for_something_else():
     tuned("--iterations", 50, "--stages", 4, "--out", "nano.csv")
-    plan = {"schedule.name": "plan", "schedule.plan": "nano.csv", "run.steps": 1}
+    plan = {"schedule.name": "plan", "schedule.plan": "nano.csv", "run.steps": 3}
     refused = support.train(1, "refused", {**plan, "train.microbatches": 8, "parallel.stages": 4}, status=2)
     support.assert_contains(refused.output, "nano.csv", "56 layers", "model.layers = 4")
     bad = json.loads(Path(NANO).read_text())
