@@ -83,17 +83,25 @@ class Report:
     def __init__(self, out, title):
         self.out = out
         self.page = Page(title)
-        self.pictures = 0
+        self.pictures = []
 
     def add(self, figure, file, what):
         if figure is None:
             return
-        self.pictures += 1
+        self.pictures.append(file)
         data = io.BytesIO()
         figure.savefig(data, format="png", dpi=120)
         plt.close(figure)
         write_whole(self.out / file, data.getvalue())
         self.page.picture(data.getvalue(), what)
+
+
+    def remove_old_pictures(self):
+        """Those of an earlier report in the same folder that this one has not written."""
+        for kind in ("gantt", "gaps", "memory", "traffic", "sweep"):
+            for file in self.out.glob(f"{kind}_[0-9]*.png"):
+                if file.name not in self.pictures:
+                    file.unlink()
 
 
 def read_runs(folders):
@@ -155,6 +163,8 @@ def write_details(report, runs, names, count):
         run, name = runs[at], names[at]
         report.page.heading(name)
         report.add(gantt(run, name), f"gantt_{number}.png", f"timeline of {name}")
+        if run.gaps and not any(gap[1:].any() for gap in run.gaps):
+            report.page.text("Version gap: 0 updates for every microbatch on every stage.")
         report.add(figures.gaps(run, name), f"gaps_{number}.png", f"version gaps of {name}")
         report.add(figures.memory(run, name), f"memory_{number}.png", f"memory of {name}")
         report.add(figures.traffic(run, name), f"traffic_{number}.png", f"bytes sent by {name}")
@@ -187,10 +197,11 @@ def main():
     write_sweep(report, runs)
     write_details(report, runs, names, arguments.details)
     report.page.write(out / "report.html")
+    report.remove_old_pictures()
     tables = [{"metric": p.metric, "rows": p.row_key, "columns": p.column_key, "row_values": p.row_values, "column_values": p.column_values,
                "fixed": dict(p.fixed), "cells": [[None if c != c else float(c) for c in line] for line in p.cells]} for p in sweep.pivots(runs)]
     write_whole(out / "table.json", (json.dumps({"loss": loss, "rows": rows, "pivots": tables}, indent=1) + "\n").encode())
-    print(f"\nreport: {out}/report.html ({len(runs)} runs, {report.pictures} pictures), rows: {out}/table.json")
+    print(f"\nreport: {out}/report.html ({len(runs)} runs, {len(report.pictures)} pictures), rows: {out}/table.json")
     return 1 if problems else 0
 
 

@@ -183,7 +183,8 @@ if srun --mpi=list 2>&1 | grep -q pmi2; then
   if [ -f pmi2/summary.json ]; then
     check "PMI2: both ranks are of one run" /usr/bin/python3 -c 'import json; assert json.load(open("pmi2/summary.json"))["ranks"] == 2'
   else
-    check "PMI2 is refused, since this MPI library does not speak it" grep -q 'but MPI sees each of them alone; start them with' pmi2.log
+    # By the program, or by an MPI library that does not start at all.
+    check "PMI2 is refused with the remedy, since this MPI library does not speak it" grep -Eq 'but MPI sees each of them alone; start them with|if MPI could not start under srun --mpi=pmi2, choose with MINIPIPE_MPI' pmi2.log
     check "the job has failed" test "$(state "$job")" = "1 FAILED"
   fi
 fi

@@ -126,6 +126,10 @@ train_once() { # LEFT RANKS DECK ARGUMENT...
   launch_until_done "$ranks" "$minipipe" train "$@" run.resume=latest output.progress=lines $limit
   status=$?
   if [ $status = 75 ] && is_done "$folder"; then status=0; fi
+  case $status in
+    0 | 2 | 3 | 75) ;;
+    *) say "status $status is not the program's: if MPI could not start under $launcher${mpi:+ --mpi=$mpi}, choose with MINIPIPE_MPI (srun --mpi=list names what there is) or MINIPIPE_LAUNCHER" ;;
+  esac
   if [ $status = 75 ] && [ "$before" = "$(newest_checkpoint "$folder")" ]; then
     die "$folder: stopped without a new checkpoint; nothing would be gained by starting again. Ask for more time, or lower checkpoint.interval or MINIPIPE_MARGIN"
   fi

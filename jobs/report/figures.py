@@ -81,8 +81,8 @@ def percent(share):
 
 
 def gaps(run, name):
-    """Version gap by stage: the share of microbatches with each gap."""
-    if not run.gaps or not any(gap.sum() for gap in run.gaps):
+    """Version gap by stage: the share of microbatches with each gap; None if all are 0."""
+    if not any(gap[1:].any() for gap in run.gaps):
         return None
     largest = max(int(np.nonzero(gap)[0].max()) if gap.any() else 0 for gap in run.gaps)
     shares = np.zeros((len(run.gaps), largest + 1))

@@ -1,5 +1,7 @@
 """Runs of one sweep against the values they were swept over: pivot tables and heat maps."""
 
+import textwrap
+
 import numpy as np
 
 from report.style import grid_styles, ink_on, plt
@@ -159,7 +161,7 @@ def heat_map(pivot):
     axes.set_yticks(range(len(pivot.row_values)), [str(value) for value in pivot.row_values])
     axes.set_xlabel(axis_label(pivot.column_key))
     axes.set_ylabel(axis_label(pivot.row_key))
-    axes.set_title("".join(f"{key} = {value}  " for key, value in pivot.fixed).strip(), fontsize=10)
+    axes.set_title("\n".join(textwrap.wrap(pivot.heading(), int(9 * figure.get_figwidth()))), fontsize=10)
     axes.grid(visible=False)
-    figure.colorbar(image, label=pivot.title)
+    figure.colorbar(image)
     return figure

@@ -129,6 +129,9 @@ def row_losses(out):
 
 
 def test_page_is_self_contained():
+    Path("report").mkdir(exist_ok=True)
+    Path("report/gantt_7.png").write_text("of an earlier report of more runs")
+    Path("report/mine.png").write_text("of somebody else")
     report(*runs(), "--out", "report")
     page = Path("report/report.html").read_text()
     pictures = re.findall(r'<img [^>]*src="([^"]{0,30})', page)
@@ -136,6 +139,8 @@ def test_page_is_self_contained():
     assert not re.search(r'(src|href)="(?!data:)', page), "the page refers to another file"
     for name in ("loss", "throughput", "gantt_0", "gaps_1", "memory_1", "traffic_1"):
         assert Path(f"report/{name}.png").stat().st_size > 5000, name
+    assert not Path("report/gaps_0.png").exists() and page.count("Version gap: 0 updates") == 1, "only flush has no gaps"
+    assert not Path("report/gantt_7.png").exists() and Path("report/mine.png").exists()
 
 
 def test_timeline_and_gaps():
