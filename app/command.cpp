@@ -15,7 +15,14 @@ CLI::App* add_deck_command(CLI::App& app, const std::string& name, const std::st
   CLI::App* sub = app.add_subcommand(name, text);
   sub->add_option("deck", command.deck, "deck (TOML)")->required(required);
   sub->add_option("overrides", command.overrides, "block.key=value ...");
-  sub->add_option("--case", command.case_number, "case of the deck's [sweep], from 0")->check(CLI::NonNegativeNumber);
+  // Up to nine digits: more fit no sweep.
+  const auto number = [](const std::string& given) {
+    const bool good = !given.empty() && given.size() <= 9 && given.find_first_not_of("0123456789") == std::string::npos;
+    return good
+               ? ""
+               : "'" + given + "' is not the number of a case; give one from 0 (minipipe train DECK --cases --list shows them)";
+  };
+  sub->add_option("--case", command.case_number, "case of the deck's [sweep], from 0")->check(CLI::Validator(number, ""));
   return sub;
 }
 
