@@ -6,9 +6,10 @@ namespace minipipe::core {
 
 namespace {
 
-constexpr int tile = 64;                                  // queries and keys of a tile
-constexpr int score_rows = lane_registers == 32 ? 8 : 4;  // queries of a block of scores in registers
-constexpr int score_vectors = 2;                          // vectors of keys of such a block
+// (Unused: where kernels run on a device, nothing here is.)
+[[maybe_unused]] constexpr int tile = 64;                                  // queries and keys of a tile
+[[maybe_unused]] constexpr int score_rows = lane_registers == 32 ? 8 : 4;  // queries of a block of scores in registers
+[[maybe_unused]] constexpr int score_vectors = 2;                          // vectors of keys of such a block
 
 template <int Stride>
 struct BackwardScratch {
@@ -38,7 +39,7 @@ struct BackwardScratch {
 };
 
 // Positions of the tile from `first` on that exist.
-int filled(const AttentionSizes& z, std::int64_t first) {
+[[maybe_unused]] int filled(const AttentionSizes& z, std::int64_t first) {
   return static_cast<int>(z.sequence - first < tile ? z.sequence - first : tile);
 }
 
@@ -46,9 +47,9 @@ template <int Stride, int Vectors>
 [[gnu::always_inline]] inline void store_block(float* c, const float* a, const float* b, int depth) {
   Lanes sums[score_rows][Vectors] = {};
   add_products<Stride, 1, tile>(sums, a, b, depth);
-#pragma GCC unroll 16
+  MINIPIPE_UNROLL
   for (int r = 0; r < score_rows; ++r) {
-#pragma GCC unroll 16
+    MINIPIPE_UNROLL
     for (int v = 0; v < Vectors; ++v) {
       store_lanes(c + r * tile + v * lane_count, sums[r][v]);
     }
@@ -56,7 +57,7 @@ template <int Stride, int Vectors>
 }
 
 // Vectors of keys that the block of queries of query i has scores with.
-int seen_vectors(int i, bool diagonal) {
+[[maybe_unused]] int seen_vectors(int i, bool diagonal) {
   const int block_end = i / score_rows * score_rows + score_rows;
   return diagonal ? (block_end + lane_count - 1) / lane_count : tile / lane_count;
 }

@@ -6,10 +6,11 @@ namespace minipipe::core {
 
 namespace {
 
-constexpr int query_lanes = 2 * lane_count;  // queries whose scores are formed together
-constexpr int query_tile = 128;              // queries of one team
-constexpr int key_tile = 64;
-constexpr int score_rows = lane_registers == 32 ? 8 : 4;  // keys of a block of scores in registers
+// (Unused: where kernels run on a device, nothing here is.)
+[[maybe_unused]] constexpr int query_lanes = 2 * lane_count;  // queries whose scores are formed together
+[[maybe_unused]] constexpr int query_tile = 128;              // queries of one team
+[[maybe_unused]] constexpr int key_tile = 64;
+[[maybe_unused]] constexpr int score_rows = lane_registers == 32 ? 8 : 4;  // keys of a block of scores in registers
 
 template <int Stride>
 struct ForwardScratch {
@@ -37,9 +38,9 @@ template <int Stride, int Vectors, bool Diagonal>
 void score_block(float* s, const float* k, const float* q, int depth, int offset, Lanes* largest) {
   Lanes sums[score_rows][Vectors] = {};
   add_products<Stride, 1, query_lanes>(sums, k, q, depth);
-#pragma GCC unroll 16
+  MINIPIPE_UNROLL
   for (int v = 0; v < Vectors; ++v) {
-#pragma GCC unroll 16
+    MINIPIPE_UNROLL
     for (int r = 0; r < score_rows; ++r) {
       Lanes score = sums[r][v];
       if constexpr (Diagonal) {
@@ -66,7 +67,6 @@ template <bool Diagonal>
                                       float* shrink) {
   const Lanes before = load_lanes(largest), now = larger(block_largest, before);
   Lanes sum = {};
-#pragma GCC unroll 2
   for (int j = 0; j < keys; ++j) {
     Lanes p = exponential(load_lanes(s + j * query_lanes) - now);
     if constexpr (Diagonal) {
@@ -82,8 +82,8 @@ template <bool Diagonal>
 }
 
 // Dropout of the probabilities of `queries` lanes.
-void mask_lanes(const DropoutMask<float>& mask, const AttentionSizes& z, std::int64_t head, std::int64_t first_query,
-                int queries, std::int64_t first_key, int keys, float* s) {
+[[maybe_unused]] void mask_lanes(const DropoutMask<float>& mask, const AttentionSizes& z, std::int64_t head,
+                                 std::int64_t first_query, int queries, std::int64_t first_key, int keys, float* s) {
   for (int i = 0; i < queries; ++i) {
     const std::int64_t group = (head * z.sequence + first_query + i) * z.mask_groups + first_key / 4;
     for (int j = 0; j < keys; j += 4) {

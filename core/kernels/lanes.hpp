@@ -14,6 +14,13 @@
 #define MINIPIPE_LANES_AVX2
 #endif
 
+// Before a loop with a constant count: all of it is written out, so that arrays in it become registers.
+#if defined(__CUDACC__)
+#define MINIPIPE_UNROLL
+#else
+#define MINIPIPE_UNROLL _Pragma("GCC unroll 32")
+#endif
+
 // Floats that fill a vector register of the host, for inner loops that must keep their sums in registers. Written with the
 // vector types of GCC and Clang; only what these have no operator for is written per instruction set, and as a loop elsewhere.
 namespace minipipe::core {
@@ -175,7 +182,7 @@ void exchange_blocks(Lanes& a, Lanes& b, std::integer_sequence<int, L...>) {
 
 template <int Half>
 [[gnu::always_inline]] inline void transpose_blocks(Lanes (&rows)[lane_count]) {
-#pragma GCC unroll 32
+  MINIPIPE_UNROLL
   for (int i = 0; i < lane_count; ++i) {
     if ((i & Half) == 0) {
       exchange_blocks<Half>(rows[i], rows[i + Half], std::make_integer_sequence<int, lane_count>());
