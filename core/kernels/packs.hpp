@@ -330,4 +330,56 @@ KOKKOS_INLINE_FUNCTION void row_packs(const Member& member, std::int64_t count, 
   }
 }
 
+// ---- several rows or columns at a time, on the host -----------------------------------------------------------------------
+
+// Sums over one row take long to come out of the pipeline; `Count` rows side by side fill it. A row's result does not depend on
+// its neighbours. body(count, first): `count` is a constant, `first` the first of as many rows.
+template <int Count, class Body>
+void for_row_groups(const std::string& label, const ExecutionSpace& space, std::int64_t rows, const Body& body) {
+  Kokkos::parallel_for(label, RowRange(space, 0, (rows + Count - 1) / Count), [=](std::int64_t group) {
+    const std::int64_t first = group * Count;
+    if (first + Count <= rows) {
+      body(std::integral_constant<int, Count>{}, first);
+    } else {
+      for (std::int64_t row = first; row < rows; ++row) body(std::integral_constant<int, 1>{}, row);
+    }
+  });
+}
+// Adds to targets[s][c] the sums over the rows of what term(lanes, row, c, sums) adds to sums[s]: in blocks of rows, to keep
+// rounding errors of long sums small.
+template <class C, int Sums, int Packs, class Lanes, class Term>
+inline void add_row_sums(const Lanes& lanes, std::int64_t rows, std::int64_t column, const Term& term,
+                         C* const (&targets)[Sums]) {
+  constexpr std::int64_t block = 64;
+  Pack<C> totals[Packs][Sums] = {};
+  for (std::int64_t first = 0; first < rows; first += block) {
+    const std::int64_t end = first + block < rows ? first + block : rows;
+    Pack<C> partial[Packs][Sums] = {};
+    for (std::int64_t row = first; row < end; ++row) {
+      for (int p = 0; p < Packs; ++p) term(lanes, row, column + p * pack_size<C>, partial[p]);
+    }
+    for (int p = 0; p < Packs; ++p) {
+      for (int s = 0; s < Sums; ++s) totals[p][s] += partial[p][s];
+    }
+  }
+  for (int p = 0; p < Packs; ++p) {
+    for (int s = 0; s < Sums; ++s) {
+      C* const target = targets[s] + column + p * pack_size<C>;
+      lanes.store(target, lanes.load(target) + totals[p][s]);
+    }
+  }
+}
+
+// The same for the columns first .. first + width - 1 of a group of for_column_groups.
+template <class C, int Sums, class Term>
+inline void add_group_sums(std::int64_t rows, std::int64_t first, std::int64_t width, const Term& term,
+                           C* const (&targets)[Sums]) {
+  if (width == column_group) {
+    add_row_sums<C, Sums, column_group / pack_size<C>>(WholePack{}, rows, first, term, targets);
+  } else {
+    each_pack<C>(first, first + width,
+                 [&](const auto& lanes, std::int64_t c) { add_row_sums<C, Sums, 1>(lanes, rows, c, term, targets); });
+  }
+}
+
 }  // namespace minipipe::core
