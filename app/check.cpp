@@ -1,6 +1,7 @@
 // minipipe check and minipipe simulate: what can be known without training.
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 
@@ -165,16 +166,29 @@ void print_stage_times(const schedules::Costs& costs) {
   std::printf(",\"link_latency_ms\":%.9g", 1e3 * costs.latency);
 }
 
-void print_json(const core::Preflight& result, const core::SteadyPrediction& steady, const std::vector<std::uint64_t>& bytes,
-                const schedules::Costs& costs) {
+// Actions per second of processor time of the simulator, told by a second run.
+double simulator_speed(const Subject& subject, std::int64_t updates) {
+  const auto options = core::schedule_options(subject.deck, subject.stages);
+  const std::clock_t begin = std::clock();
+  const auto again = schedules::simulate(options, subject.costs, updates * options.window);
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  std::size_t actions = 0;
+  for (const auto& log : again.log.ranks) actions += log.size();
+  const double speed = static_cast<double>(actions) / std::max(seconds, 1e-6);
+  std::printf("simulator: %zu actions, %.3g per second of processor time\n", actions, speed);
+  return speed;
+}
+
+void print_json(const Subject& subject, const core::Preflight& result, const core::SteadyPrediction& steady,
+                const std::vector<std::uint64_t>& bytes, double speed) {
   std::printf("{\"makespan_s\":%.9g,\"step_time_s\":%.9g,\"tokens_per_s\":%.9g,\"bubble_share\":%.9g,\"peak_bytes\":[",
               result.simulation.makespan, steady.step_time, steady.tokens_per_s, steady.bubble_share);
   for (std::size_t r = 0; r < bytes.size(); ++r) {
     std::printf("%s%llu", r == 0 ? "" : ",", static_cast<unsigned long long>(bytes[r]));
   }
   std::printf("]");
-  print_stage_times(costs);
-  std::printf("}\n");
+  if (subject.profiled) print_stage_times(subject.costs);
+  std::printf(",\"actions_per_s\":%.9g}\n", speed);
   std::fflush(stdout);
 }
 
@@ -208,8 +222,9 @@ int simulate(const Command& command) {
       throw InputError("--export " + command.export_file + ": cannot be written; give a path in an existing, writable folder");
   }
   if (!command.timeline.empty()) core::write_chrome_trace(command.timeline, result.simulation.log);
+  const double speed = simulator_speed(subject, result.updates);
   const int status = verdict(result);
-  print_json(result, steady, bytes, subject.costs);
+  print_json(subject, result, steady, bytes, speed);
   return status;
 }
 

@@ -15,7 +15,14 @@ CLI::App* add_deck_command(CLI::App& app, const std::string& name, const std::st
   CLI::App* sub = app.add_subcommand(name, text);
   sub->add_option("deck", command.deck, "deck (TOML)")->required(required);
   sub->add_option("overrides", command.overrides, "block.key=value ...");
-  sub->add_option("--case", command.case_number, "case of the deck's [sweep], from 0")->check(CLI::NonNegativeNumber);
+  // Up to nine digits: more fit no sweep.
+  const auto number = [](const std::string& given) {
+    const bool good = !given.empty() && given.size() <= 9 && given.find_first_not_of("0123456789") == std::string::npos;
+    return good
+               ? ""
+               : "'" + given + "' is not the number of a case; give one from 0 (minipipe train DECK --cases --list shows them)";
+  };
+  sub->add_option("--case", command.case_number, "case of the deck's [sweep], from 0")->check(CLI::Validator(number, ""));
   return sub;
 }
 
@@ -50,6 +57,21 @@ void add_tune(CLI::App& app, Command& command) {
       ->capture_default_str();
   sub->add_option("--gap", tune.gap, "paci: largest version gap to allow")->capture_default_str();
   sub->add_option("--out", tune.out, "file for the plan (CSV)");
+}
+
+void add_simulate_size(CLI::App& sub, SimulateSize& size) {
+  CLI::Option* schedule = sub.add_option("--schedule", size.schedule,
+                                         "without a deck: simulate this schedule instead of the profile's cases, at any size");
+  const auto add = [&](const std::string& name, auto& value, const std::string& text) {
+    sub.add_option(name, value, "with --schedule: " + text)->needs(schedule)->check(CLI::PositiveNumber);
+  };
+  add("--devices", size.devices, "devices of a pipeline");
+  add("--microbatches", size.microbatches, "microbatches per update");
+  add("--chunks", size.chunks, "stages per device of interleaved (2)");
+  add("--replicas", size.replicas, "data-parallel replicas, which exchange gradients");
+  add("--layers", size.layers, "layers; the profile's list is repeated");
+  add("--width", size.width, "hidden width");
+  add("--sequence", size.sequence, "tokens per sequence");
 }
 
 // CLI11 takes a deck as a positional; only these commands can do without one.
@@ -107,6 +129,7 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
   simulate->add_option("--export", command.export_file, "write the simulated order as a CSV plan");
   simulate->add_option("--timeline", command.timeline, "write the simulated order as a Chrome trace");
   simulate->add_option("--updates", command.updates, "optimizer updates to simulate");
+  add_simulate_size(*simulate, command.size);
   add_tune(app, command);
   CLI::App* eval = add_deck_command(app, "eval", "validation loss of a checkpoint", command);
   eval->add_option("--checkpoint", command.checkpoint, "checkpoint file, or \"latest\" of output.directory")
@@ -123,6 +146,10 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
       command.verb = verb_of(app.get_subcommands().front()->get_name());
       // Without a deck, simulate runs the cases of a JSON profile.
       if (command.verb == Command::Verb::simulate && command.deck.empty()) command.tune.profile = command.profile;
+      if (!command.size.schedule.empty() && !command.deck.empty()) {
+        throw CLI::ValidationError("--schedule",
+                                   "a deck names its schedule itself: give schedule.name=" + command.size.schedule);
+      }
       require_deck_or_profile(command);
     }
   } catch (const CLI::ParseError& error) {

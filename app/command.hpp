@@ -8,6 +8,18 @@
 
 namespace minipipe::app {
 
+// What simulate --profile FILE.json simulates instead of the file's cases; 0: as the profile says.
+struct SimulateSize {
+  std::string schedule;  // empty: the cases
+  int devices = 0;
+  int microbatches = 0;
+  int chunks = 2;  // interleaved: stages per device
+  int replicas = 1;
+  int layers = 0;
+  double width = 0;
+  double sequence = 0;
+};
+
 // Options of tune, and of simulate --profile.
 struct TuneCommand {
   std::string profile;            // costs of layers, HDF5 or JSON; empty: the deck's
@@ -53,6 +65,7 @@ struct Command {
   std::string dump_batch;  // write the next update's batch with its losses here
 
   TuneCommand tune;
+  SimulateSize size;
 
   data::PrepareOptions prepare;
 };

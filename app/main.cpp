@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "app/command.hpp"
+#include "app/launcher.hpp"
 #include "app/session.hpp"
 #include "core/comm/abort_job.hpp"
 #include "core/comm/agreement.hpp"
@@ -63,6 +64,7 @@ int main(int argc, char** argv) {
     const bool computes = !parsed.command.cases && !parsed.command.print_deck;
     if (computes) Kokkos::initialize(argc, argv);
     try {
+      minipipe::app::check_launcher(ranks);
       status = run(parsed.command, rank == 0);
     } catch (const std::exception& error) {
       status = dynamic_cast<const minipipe::InputError*>(&error) != nullptr ? status_input : status_run;

@@ -1,4 +1,4 @@
-// minipipe tune, and minipipe simulate --profile: plans for models whose layers differ.
+// minipipe tune: plans for models whose layers differ.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "app/profile_costs.hpp"
 #include "app/session.hpp"
 #include "core/comm/agreement.hpp"
 #include "core/comm/stop_signal.hpp"
@@ -22,8 +24,6 @@
 #include "core/tune/plan_header.hpp"
 #include "core/tune/profile_file.hpp"
 #include "schedules/error.hpp"
-#include "schedules/generate/generate.hpp"
-#include "schedules/graph/list_scheduler.hpp"
 #include "schedules/tune/asynchronous.hpp"
 #include "schedules/tune/tuner.hpp"
 
@@ -50,21 +50,6 @@ std::int64_t whole(double ticks) { return static_cast<std::int64_t>(ticks); }
 std::vector<std::int64_t> whole(const std::vector<double>& ticks) { return {ticks.begin(), ticks.end()}; }
 
 std::string with(const std::string& option, int value) { return option + " " + std::to_string(value); }
-
-bool is_measured(const std::string& profile) { return profile.ends_with(".h5") || profile.ends_with(".hdf5"); }
-
-core::ProfileFile read_costs(const std::string& profile) {
-  if (is_measured(profile)) {
-    throw InputError("profile " + profile +
-                     ": times of this model's layers, to be used with a deck: minipipe simulate DECK "
-                     "--profile " +
-                     profile);
-  }
-  if (!profile.ends_with(".json")) {
-    throw InputError("profile " + profile + ": is in no known form; give a .json file, or a .h5 file of minipipe profile");
-  }
-  return core::read_json_profile(profile);
-}
 
 // Fills in what a file of minipipe profile says. Without a deck the model is the one that was measured, on as many devices.
 void load_measured(const TuneCommand& tune, Subject& subject) {
@@ -178,6 +163,17 @@ void write_plan(const std::string& path, const core::PlanHeader& header, const s
   if (!stream) throw InputError("--out " + path + ": cannot be written; give a path in an existing, writable folder");
 }
 
+// Under a cap, a quarter of the search is spent without it, to tell what the cap costs.
+constexpr double kShareWithoutCap = 0.25;
+
+// The makespan that was found without the cap, at most the one under it.
+double makespan_without_cap(schedules::TuneRequest request, const schedules::TuneResult& capped) {
+  request.cap = std::numeric_limits<double>::infinity();
+  request.evaluations = static_cast<std::int64_t>(std::ceil(kShareWithoutCap * static_cast<double>(request.evaluations)));
+  request.progress = nullptr;
+  return std::min(capped.best.makespan, schedules::tune(request).best.makespan);
+}
+
 int tune_flush(const Subject& subject, const TuneCommand& tune) {
   const core::StopSignal interrupt;
   const auto begin = std::chrono::steady_clock::now();
@@ -192,7 +188,9 @@ int tune_flush(const Subject& subject, const TuneCommand& tune) {
   request.most_stages = tune.stages;
   // An iteration budget alone must give the same plan on any machine: no clock then unless one was asked for.
   const double limit = tune.time > 0 ? tune.time : tune.iterations > 0 ? 0 : 10;
-  request.stop = [&] { return interrupt.received() != 0 || (limit > 0 && seconds() >= limit); };
+  const bool capped = tune.cap > 0;
+  double until = capped ? (1 - kShareWithoutCap) * limit : limit;
+  request.stop = [&] { return interrupt.received() != 0 || (limit > 0 && seconds() >= until); };
   request.progress = [&](const schedules::TuneProgress& progress) {
     std::printf("%9.3f s %12lld evaluations  %-14s %12.0f ticks, %.2f %% above the lower bound\n", seconds(),
                 static_cast<long long>(progress.evaluations), progress.phase.c_str(), progress.makespan,
@@ -200,6 +198,8 @@ int tune_flush(const Subject& subject, const TuneCommand& tune) {
     std::fflush(stdout);
   };
   const auto result = schedules::tune(request);
+  until = limit;
+  const double uncapped = capped && interrupt.received() == 0 ? makespan_without_cap(request, result) : 0;
   if (interrupt.received() != 0) std::cout << "interrupted: the best plan so far\n";
   const auto& best = result.best;
   const auto graph =
@@ -218,6 +218,10 @@ int tune_flush(const Subject& subject, const TuneCommand& tune) {
   }
   std::printf("makespan %.0f ticks; lower bound %.0f; gap %.0f ticks, %.2f %%\n", best.makespan, result.lower_bound,
               best.makespan - result.lower_bound, 100 * (best.makespan / result.lower_bound - 1));
+  if (uncapped > 0) {
+    std::printf("without the cap of %g units %.0f ticks were found: the cap costs %.2f %%\n", tune.cap, uncapped,
+                100 * (best.makespan / uncapped - 1));
+  }
   if (!tune.out.empty()) {
     write_plan(tune.out, core::header_of(best, subject.milliseconds, subject.microbatches, subject.machine), best.order);
     const auto overrides = subject.has_deck && tune.profile.empty()
@@ -230,32 +234,15 @@ int tune_flush(const Subject& subject, const TuneCommand& tune) {
     for (const std::string& text : overrides) std::cout << " '" << text << "'";
     std::cout << " 'train.microbatches=" << subject.microbatches << "'\n";
   }
-  ordered_json line = {{"makespan_ticks", whole(best.makespan)},
-                       {"lower_bound_ticks", whole(std::ceil(result.lower_bound))},
-                       {"partition", best.partition},
-                       {"placement", by_device(best.placement)},
-                       {"compute_ticks", whole(simulation.compute)},
-                       {"peak_units", simulation.peak_units},
-                       {"baselines", baselines},
-                       {"evaluations", result.evaluations},
-                       {"seconds", seconds()}};
-  if (tune.cap > 0) line["cap_units"] = tune.cap;
+  ordered_json line = {{"makespan_ticks", whole(best.makespan)}, {"lower_bound_ticks", whole(std::ceil(result.lower_bound))},
+                       {"microbatches", request.microbatches},   {"partition", best.partition},
+                       {"placement", by_device(best.placement)}, {"compute_ticks", whole(simulation.compute)},
+                       {"peak_units", simulation.peak_units},    {"baselines", baselines},
+                       {"evaluations", result.evaluations},      {"seconds", seconds()}};
+  if (capped) line["cap_units"] = tune.cap;
+  if (uncapped > 0) line["uncapped_ticks"] = whole(uncapped);
   std::cout << line.dump() << std::endl;
   return 0;
-}
-
-// The order a stated case was timed with.
-schedules::Plan order_of(const core::ProfileCase& stated, const schedules::UpdateGraph& graph) {
-  schedules::Plan order;
-  if (stated.schedule == "1f1b") {
-    schedules::ScheduleOptions options;
-    options.name = "1f1b";
-    options.stages = graph.placement.stages();
-    options.window = graph.microbatches;
-    return schedules::generate_plan(options, graph.placement, 0, 1);
-  }
-  schedules::ListScheduler().run(graph, {}, &order);
-  return order;
 }
 
 }  // namespace
@@ -271,48 +258,6 @@ int tune(const Command& command) {
     throw InputError("--schedule " + command.tune.schedule + ": use plan or paci");
   }
   return paci ? tune_paci(subject, command.tune) : tune_flush(subject, command.tune);
-}
-
-int simulate_profile(const Command& command) {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  core::ProfileFile file;
-  core::agree(MPI_COMM_WORLD, [&] {
-    file = read_costs(command.tune.profile);
-    if (file.cases.empty()) {
-      throw InputError("profile " + command.tune.profile + ": has no cases to simulate; minipipe tune --profile makes plans");
-    }
-  });
-  if (rank != 0) return 0;
-  const schedules::CostSums sums(schedules::in_ticks(file.profile));
-  bool exact = true;
-  ordered_json rows = ordered_json::array();
-  std::printf("%-24s %14s %14s %8s  %s\n", "case", "simulated", "stated", "bubble", "compute by device (stated)");
-  for (const core::ProfileCase& stated : file.cases) {
-    const auto graph = schedules::make_graph(sums, stated.partition, stated.placement, file.microbatches);
-    const auto result = schedules::simulate_graph(graph, order_of(stated, graph));
-    const bool same = (!stated.makespan_ticks || *stated.makespan_ticks == result.makespan) &&
-                      (stated.compute_ticks.empty() || stated.compute_ticks == result.compute);
-    exact = exact && same;
-    std::printf("%-24s %14.0f %14s %7.2f%% ", stated.name.c_str(), result.makespan,
-                stated.makespan_ticks ? std::to_string(static_cast<long long>(*stated.makespan_ticks)).c_str() : "-",
-                100 * result.bubble_share);
-    for (std::size_t d = 0; d < result.compute.size(); ++d) {
-      std::printf(" %.0f", result.compute[d]);
-      if (d < stated.compute_ticks.size()) std::printf(" (%.0f)", stated.compute_ticks[d]);
-    }
-    std::printf("%s\n", same ? "" : "  DIFFERS");
-    ordered_json row = {{"name", stated.name}, {"simulated_ticks", whole(result.makespan)}};
-    row["stated_ticks"] = stated.makespan_ticks ? ordered_json(whole(*stated.makespan_ticks)) : ordered_json();
-    row["compute_ticks"] = whole(result.compute);
-    row["stated_compute_ticks"] = whole(stated.compute_ticks);
-    row["peak_units"] = result.peak_units;
-    row["bubble_share"] = result.bubble_share;
-    row["same"] = same;
-    rows.push_back(row);
-  }
-  std::cout << ordered_json{{"profile", file.profile.name}, {"cases", rows}, {"same", exact}}.dump() << std::endl;
-  return exact ? 0 : 3;
 }
 
 }  // namespace minipipe::app

@@ -105,9 +105,9 @@ def print_table(table, verdict):
         ("speed_up", "{:.3f}"),
         ("speed_up_model", "{:.3f}"),
     ]
-    print("  ".join(f"{name:>17}" for name, _ in columns))
+    print("  ".join(name for name, _ in columns))
     for row in table:
-        print("  ".join(f"{form.format(row[name]):>17}" for name, form in columns))
+        print("  ".join(f"{form.format(row[name]):>{len(name)}}" for name, form in columns))
     print(
         f"throughput ratio {verdict['ratio']:.3f}, bubble model (m+N-1)/m = {verdict['model']:.3f}: "
         f"{100 * verdict['difference']:+.1f} %; equal time = {verdict['equal_time_s']:.1f} s of training"

@@ -4,12 +4,17 @@
 
 Numbers: profiles of the OctoPipe authors' simulator (github.com/guojihu-hana/SimPipe, profiles/*.json), in milliseconds, and
 relative costs for large vocabularies (github.com/guojihu-hana/PipelineSimulator, data/profiled_data.py), in units of a base
-layer's forward. A cost the fit clamped at zero is 0 here. Where a model's list of layers is not published with its costs, the
-list is our own choice and the file says so.
+layer's forward. A cost the fit clamped at zero is 0 here. Where a cost is not published as such, the file's note says what
+stands for it.
 """
 import json
 import pathlib
 import sys
+
+# Four blocks of eight pairs of mixer and MLP. The published configuration of Jamba (attn_layer_period 8, attn_layer_offset 4,
+# expert_layer_period 2, expert_layer_offset 1, 32 pairs) gives the same list as the profiles.
+JAMBA = "M-M#M-M#*-M#M-M#" * 4
+JAMBA_NOTE = "layers: one attention to seven state-space mixers, experts in every other pair, as in Jamba's configuration"
 
 PROFILES = {
     # name: layers, note, (forward, backward, weight)
@@ -19,17 +24,17 @@ PROFILES = {
         {"E": 0.4314, "M": 2.2206, "-": 0.3644, "*": 0.6219, "L": 5.2577},
         {"E": 0, "M": 0.3506, "-": 0.3805, "*": 0.1776, "L": 0}),
     "nemotron-h-56b": (
-        ("M-M-M-M-M-*-" * 10)[:118], "list of layers: own choice, an attention layer after every five state-space layers",
+        "M-M-M-M*-" + "M-M-M-M-M*-" * 9 + "M-M-M-M-M-", "",
         {"E": 3.4572, "M": 3.1306, "-": 3.2098, "*": 1.058, "L": 10.7663},
         {"E": 2.4782, "M": 5.8418, "-": 3.8218, "*": 0, "L": 14.1758},
         {"E": 0, "M": 2.5154, "-": 2.4083, "*": 0, "L": 5.1839}),
     "jamba-20b": (
-        "M-M#M-M#*-M#M-M#" * 2, "list of layers: own choice, blocks of one attention to seven state-space layers, MoE every other",
+        JAMBA, JAMBA_NOTE,
         {"E": 0.723, "M": 0.9865, "-": 0.8201, "*": 0.9809, "#": 3.966, "L": 5.6781},
         {"E": 0, "M": 2.507, "-": 0, "*": 0, "#": 2.6074, "L": 5.7856},
         {"E": 0, "M": 0.5332, "-": 0.8268, "*": 0.312, "#": 1.399, "L": 0}),
     "jamba-52b": (
-        "M-M#M-M#*-M#M-M#" * 4, "list of layers: own choice, blocks of one attention to seven state-space layers, MoE every other",
+        JAMBA, JAMBA_NOTE,
         {"E": 1.3201, "M": 1.1771, "-": 0.6695, "*": 0.8621, "#": 3.9558, "L": 7.0671},
         {"E": 0, "M": 2.4357, "-": 0.0357, "*": 0.2942, "#": 4.009, "L": 7.3794},
         {"E": 0, "M": 0.5816, "-": 0.7392, "*": 0.2957, "#": 4.4898, "L": 0.1531}),

@@ -7,13 +7,14 @@ RUN: output folders of runs. DIR gets report.html, table.json and the pictures. 
 and the exit status is 1. Runs of a sweep (they say which case they are) also give pivot tables and heat maps.
 """
 import argparse
+import io
 import json
 import pathlib
 import sys
 
 from report import figures, sweep
 from report.gantt import gantt
-from report.page import Page
+from report.page import Page, write_whole
 from report.run import Run, Unreadable, names_of
 from report.style import plt
 
@@ -82,16 +83,25 @@ class Report:
     def __init__(self, out, title):
         self.out = out
         self.page = Page(title)
-        self.pictures = 0
+        self.pictures = []
 
     def add(self, figure, file, what):
         if figure is None:
             return
-        self.pictures += 1
-        path = self.out / file
-        figure.savefig(path, dpi=120)
+        self.pictures.append(file)
+        data = io.BytesIO()
+        figure.savefig(data, format="png", dpi=120)
         plt.close(figure)
-        self.page.picture(path, what)
+        write_whole(self.out / file, data.getvalue())
+        self.page.picture(data.getvalue(), what)
+
+
+    def remove_old_pictures(self):
+        """Those of an earlier report in the same folder that this one has not written."""
+        for kind in ("gantt", "gaps", "memory", "traffic", "sweep"):
+            for file in self.out.glob(f"{kind}_[0-9]*.png"):
+                if file.name not in self.pictures:
+                    file.unlink()
 
 
 def read_runs(folders):
@@ -114,6 +124,12 @@ def write_overview(report, runs, names, rows, loss):
     report.page.text(f"minipipe {runs[0].version} on {', '.join(sorted({run.host for run in runs}))}")
     report.add(figures.losses(runs, names), "loss.png", "loss against tokens and against time")
     report.page.heading("Throughput beside the bubble model")
+    crowded = [name for run, name in zip(runs, names) if run.crowded]
+    if crowded:
+        report.page.text("More ranks than cores: times say more about sharing cores than about the schedule, and the bubble model says nothing, "
+                         f"of {'all runs' if len(crowded) == len(runs) else '; '.join(crowded)}.")
+    report.page.text("The bubble model: busy time as measured, and idle only (N-1)/(m+N-1) of the time under gpipe and 1f1b, none under paci, "
+                     "with N stages and m microbatches per update; none is stated for other schedules.")
     report.add(figures.throughput(runs, names), "throughput.png", "throughput and bubble model")
 
 
@@ -125,6 +141,10 @@ def write_sweep(report, runs):
     for key, _, followers in sweep.axes_of([run for run in runs if run.swept]):
         if followers:
             report.page.text(f"with {key} move: {', '.join(followers)}")
+    for group in sweep.same_values(runs):
+        note = f"the same swept values, of which tables and heat maps show the last: {', '.join(str(run.folder) for run in group)}"
+        print(f"note: {note}", file=sys.stderr)
+        report.page.text(note)
     for number, table in enumerate(tables):
         print("\n" + "\n".join(table.lines()))
         report.page.table([f"{table.row_key} \\ {table.column_key}"] + table.column_values,
@@ -134,11 +154,17 @@ def write_sweep(report, runs):
 
 
 def write_details(report, runs, names, count):
-    if len(runs) > count:
-        report.page.text(f"Versions, memory, traffic and timelines below are those of the first {count} runs; --details N shows more.")
-    for number, (run, name) in enumerate(list(zip(runs, names))[:count]):
+    count = min(count, len(runs))
+    # First, last and some between: in the order of a sweep these differ most.
+    chosen = [round(at * (len(runs) - 1) / max(1, count - 1)) for at in range(count)]
+    if len(runs) > count > 0:
+        report.page.text(f"Versions, memory, traffic and timelines below are those of {count} of {len(runs)} runs; --details N shows more.")
+    for number, at in enumerate(chosen):
+        run, name = runs[at], names[at]
         report.page.heading(name)
         report.add(gantt(run, name), f"gantt_{number}.png", f"timeline of {name}")
+        if run.gaps and not any(gap[1:].any() for gap in run.gaps):
+            report.page.text("Version gap: 0 updates for every microbatch on every stage.")
         report.add(figures.gaps(run, name), f"gaps_{number}.png", f"version gaps of {name}")
         report.add(figures.memory(run, name), f"memory_{number}.png", f"memory of {name}")
         report.add(figures.traffic(run, name), f"traffic_{number}.png", f"bytes sent by {name}")
@@ -171,10 +197,11 @@ def main():
     write_sweep(report, runs)
     write_details(report, runs, names, arguments.details)
     report.page.write(out / "report.html")
+    report.remove_old_pictures()
     tables = [{"metric": p.metric, "rows": p.row_key, "columns": p.column_key, "row_values": p.row_values, "column_values": p.column_values,
                "fixed": dict(p.fixed), "cells": [[None if c != c else float(c) for c in line] for line in p.cells]} for p in sweep.pivots(runs)]
-    (out / "table.json").write_text(json.dumps({"loss": loss, "rows": rows, "pivots": tables}, indent=1) + "\n")
-    print(f"\nreport: {out}/report.html ({len(runs)} runs, {report.pictures} pictures), rows: {out}/table.json")
+    write_whole(out / "table.json", (json.dumps({"loss": loss, "rows": rows, "pivots": tables}, indent=1) + "\n").encode())
+    print(f"\nreport: {out}/report.html ({len(runs)} runs, {len(report.pictures)} pictures), rows: {out}/table.json")
     return 1 if problems else 0
 
 

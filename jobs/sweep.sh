@@ -3,16 +3,18 @@
 # again: finished cases are skipped, stopped ones go on from their checkpoint. A failed case is named and the others go on.
 #   jobs/sweep.sh DECK [OUT] [block.key=value ...]       OUT: folder of the cases, default output.directory of the deck
 #   jobs/sweep.sh DECK [OUT] [...] --report              runs nothing: table of what is finished, and what is not
+# Ctrl-C or SIGTERM stops the case with a checkpoint and ends the sweep; the same command goes on from there.
 # Environment: MINIPIPE_RANKS (ranks of every case; default: parallel.data times parallel.stages of the case, stages counting once
 # if they are 0; as many as parallel.data run all stages of a replica in one process).
-# Writes OUT/case_K, OUT/case_K.log, OUT/table.json, OUT/report.html and pictures. Exit status 1 if a case is not finished.
+# Writes OUT/case_K, OUT/case_K.log, OUT/table.json, OUT/report.html and pictures. Exit status 1 if a case is not finished, 75 if
+# the sweep was stopped.
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
 
 run=yes deck='' out='' overrides=()
 for argument in "$@"; do
   case $argument in
-    -h | --help) sed -n '2,9p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,11p' "$0"; exit 0 ;;
     --report) run=no ;;
     -*) die "unknown argument '$argument'; see jobs/sweep.sh --help" ;;
     *=*) overrides+=("$argument") ;;
@@ -40,31 +42,64 @@ finished() { # CASE FOLDER
 
 clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
+# The launcher is in a session of its own, so that a Ctrl-C does not kill it before the program has written its checkpoint.
+child='' stops=0
+# shellcheck disable=SC2317
+stop() {
+  stops=$((stops + 1))
+  say "stopping after a checkpoint; once more ends at once"
+  [ -z "$child" ] || kill -"$([ $stops = 1 ] && echo USR1 || echo TERM)" "$child" 2> /dev/null || true
+}
+[ "$run" = no ] || trap stop INT TERM
+
 run_case() { # CASE RANKS FOLDER
-  local resume=()
+  local resume=() status seen
   mkdir -p "$3" || return 3
+  rm -f "$3.log"
   if [ -f "$3/settings.txt" ] && settings "$1" | cmp -s - "$3/settings.txt"; then resume=(run.resume=latest); fi
-  settings "$1" > "$3/settings.txt" || return 2
-  mpirun_minipipe "$2" train "$deck" --case "$1" ${overrides[@]+"${overrides[@]}"} ${resume[@]+"${resume[@]}"} > "$3.log" 2>&1 < /dev/null
+  settings "$1" > "$3/settings.txt" || return 3
+  mpirun_command "$2"
+  [ $stops = 0 ] || return 75
+  setsid "${launch_command[@]}" train "$deck" --case "$1" ${overrides[@]+"${overrides[@]}"} ${resume[@]+"${resume[@]}"} > "$3.log" 2>&1 < /dev/null &
+  child=$!
+  # A signal ends `wait`, not the child.
+  while :; do
+    seen=$stops status=0
+    wait "$child" || status=$?
+    [ $seen != "$stops" ] || break
+  done
+  child=
+  return $status
 }
 
-folders=() missing=() skipped=0 ran=0 spent=0
+# Has the device room for the small files of a case? The next case would fail as well.
+room() { head -c 65536 /dev/zero 2> /dev/null > "$out/.room" && rm -f "$out/.room"; }
+
+folders=() missing=() waiting=() skipped=0
 while IFS=$'\t' read -r case ranks folder values <&3; do
+  if finished "$case" "$folder"; then
+    skipped=$((skipped + 1))
+    folders+=("$folder")
+  elif [ "$run" = no ]; then
+    missing+=("case $case ($values): $(cat "$folder/status.txt" 2> /dev/null || echo "not run yet")")
+  else
+    waiting+=("$case"$'\t'"$ranks"$'\t'"$folder"$'\t'"$values")
+  fi
+done 3<<< "$list"
+
+ran=0 spent=0 full=no
+for line in ${waiting[@]+"${waiting[@]}"}; do
+  IFS=$'\t' read -r case ranks folder values <<< "$line"
+  if [ $stops != 0 ] || [ $full = yes ]; then
+    missing+=("case $case ($values): not run")
+    continue
+  fi
   ranks=${MINIPIPE_RANKS:-$ranks}
   # Any number will do: one stage of each replica.
   [ "$ranks" != 0 ] || ranks=$(settings "$case" | sed -n 's/^data = \([0-9]*\)$/\1/p')
   [ -n "$ranks" ] || ranks=1
-  if finished "$case" "$folder"; then
-    skipped=$((skipped + 1))
-    folders+=("$folder")
-    continue
-  fi
-  if [ "$run" = no ]; then
-    missing+=("case $case ($values): $(cat "$folder/status.txt" 2> /dev/null || echo "not run yet")")
-    continue
-  fi
   left=
-  [ $ran = 0 ] || left=", about $(clock $((spent * (total - case) / ran))) left"
+  [ $ran = 0 ] || left=", about $(clock $((spent * (${#waiting[@]} - ran) / ran))) left"
   say "case $case of 0..$((total - 1)): $values, $ranks ranks$left"
   begin=$(date +%s)
   status=0
@@ -74,20 +109,32 @@ while IFS=$'\t' read -r case ranks folder values <&3; do
   if [ $status = 0 ]; then
     folders+=("$folder")
     rm -f "$folder/status.txt"
-  else
-    echo "failed, status $status" > "$folder/status.txt" 2> /dev/null || true
-    say "case $case FAILED with status $status: $(grep -m 1 '^minipipe:' "$folder.log" 2> /dev/null || tail -n 1 "$folder.log" 2> /dev/null)"
-    missing+=("case $case ($values): failed, status $status, see $folder.log")
+    continue
   fi
-done 3<<< "$list"
+  if [ $status = 75 ] || [ $stops != 0 ]; then
+    what="stopped early"
+    say "case $case stopped early; run the same command again to go on"
+  else
+    what="failed, status $status"
+    say "case $case FAILED with status $status: $(grep -m 1 '^minipipe:' "$folder.log" 2> /dev/null || tail -n 1 "$folder.log" 2> /dev/null)"
+  fi
+  { echo "$what" > "$folder/status.txt"; } 2> /dev/null || true
+  missing+=("case $case ($values): $what, see $folder.log")
+  if ! room; then
+    full=yes
+    say "no room in $out: the other cases are not run; make room and run the same command again, finished cases are kept"
+  fi
+done
 say "$total cases: ${#folders[@]} finished ($skipped of them before), ${#missing[@]} not"
+trap - INT TERM
 
 status=0
-if [ ${#folders[@]} -gt 0 ]; then
+if [ $stops = 0 ] && [ ${#folders[@]} -gt 0 ]; then
   /usr/bin/python3 "$root/jobs/report.py" "${folders[@]}" --out "$out" || status=$?
 fi
 if [ ${#missing[@]} -gt 0 ]; then
   printf 'not finished: %s\n' "${missing[@]}" >&2
   status=1
 fi
+[ $stops = 0 ] || status=75
 exit $status

@@ -3,9 +3,11 @@
 # with the test. Shows that
 #   - a job stopped twice by its time limit, and one told to stop by a signal, are requeued and end with the same /trace, bit for
 #     bit, as a job that was never stopped (srun and mpirun);
+#   - Slurm's own warning before the wall time ends leads to a checkpoint and a requeue, and a cancelled job stays cancelled;
+#   - srun starts the ranks of one run, or says that MPI does not see them;
 #   - a sweep as an array fills its table, and a failing case is reported as failed and leaves the others alone;
-#   - wrong settings are named with the remedy.
-#   jobs/test-slurm.sh        (one to three minutes; exit status 77: skipped, with the reason)
+#   - the log has environment, modules, version and each rank's cores; wrong settings are named with the remedy.
+#   jobs/test-slurm.sh        (two to four minutes; exit status 77: skipped, with the reason)
 # Environment: MINIPIPE (the program).
 set -uo pipefail
 . "$(dirname "$0")/lib/common.sh"
@@ -115,7 +117,12 @@ job=$(submit whole --time=10 "$root/jobs/slurm/train.sbatch" deck.toml output.di
 wait_for "$job" 300
 check "a job runs to its end: $(state "$job")" done_in whole
 check "the log names each rank's cores" grep -q "rank 1 on $(hostname), cores" whole.log
-check "the log names the program's version" grep -q -- '-- minipipe ' whole.log
+check "the log names the program's version" grep -q -- "-- $("$minipipe" --version 2> /dev/null)" whole.log
+check "the log names the environment" grep -q -- "--   SLURM_JOB_ID=$job" whole.log
+check "the log names the modules" grep -q -- '-- modules: ' whole.log
+check "the log names launcher and ranks" grep -Eq -- '-- launcher srun --mpi=pm(ix|i2), 2 ranks' whole.log
+check "both ranks are of one run" /usr/bin/python3 -c 'import json; assert json.load(open("whole/summary.json"))["ranks"] == 2'
+check "the wall time is handed to the program" /usr/bin/python3 -c 'import re, h5py; assert 300 < float(re.search("time_limit = ([0-9.]+)", str(h5py.File("whole/trace.h5").attrs["deck"])).group(1)) <= 480'
 [ $failed = 0 ] || exit 1
 
 # --- stopped by its time limit alone (CONT does nothing). The machine may be faster now than before: then with less time.
@@ -142,9 +149,45 @@ for _ in $(seq 200); do
 done
 scancel --batch --signal=USR1 "$job"
 wait_for "$job" 300
+check "mpirun has started it" grep -q -- '-- launcher mpirun, 2 ranks' signal.log
 check "a job stopped by a signal: $(state "$job") after $(restarts "$job") requeues" test "$(restarts "$job")" -ge 1
 check "it is done" done_in signal
 check "its trace is that of the job never stopped" same_trace whole signal
+
+# --- Slurm's own warning. It comes up to a minute early, so that a job of one minute may get it at once; this one never ends by
+# itself in that time. Then it is cancelled, which is no reason to go on.
+log=warned.log
+job=$(MINIPIPE_TIME=600 submit warned --time=1 --signal=B:USR1@45 "$root/jobs/slurm/train.sbatch" deck.toml run.steps=100000 checkpoint.interval=0 output.evaluation_interval=0 schedule.name=1f1b output.directory=warned)
+for _ in $(seq 150); do
+  grep -q 'stopped early with a checkpoint: job .* goes back into the queue' warned.log 2> /dev/null && break
+  sleep 0.5
+done
+check "Slurm's warning reaches the program" grep -q 'signal USR1: asking the program for a checkpoint' warned.log
+check "the job goes back into the queue" grep -q "stopped early with a checkpoint: job $job goes back into the queue" warned.log
+check "with a checkpoint" test -n "$(ls warned/checkpoints 2> /dev/null)"
+for _ in $(seq 60); do
+  [ "$(squeue -h -j "$job" -o '%T %r')" = "RUNNING None" ] && [ "$(restarts "$job")" -ge 1 ] && [ "$(grep -c -- '-- launcher' warned.log)" -ge 2 ] && break
+  sleep 0.5
+done
+check "it runs again" test "$(restarts "$job")" -ge 1
+scancel "$job"
+wait_for "$job" 60
+sleep 3
+check "a cancelled job stays cancelled: $(state "$job")" test "$(state "$job")" = "1 CANCELLED"
+
+# --- PMI2: two ranks of one run where the MPI library speaks it, else refused
+log=pmi2.log
+if srun --mpi=list 2>&1 | grep -q pmi2; then
+  job=$(MINIPIPE_MPI=pmi2 submit pmi2 --time=10 "$root/jobs/slurm/train.sbatch" deck.toml run.steps=4 output.evaluation_interval=0 output.directory=pmi2)
+  wait_for "$job" 60
+  if [ -f pmi2/summary.json ]; then
+    check "PMI2: both ranks are of one run" /usr/bin/python3 -c 'import json; assert json.load(open("pmi2/summary.json"))["ranks"] == 2'
+  else
+    # By the program, or by an MPI library that does not start at all.
+    check "PMI2 is refused with the remedy, since this MPI library does not speak it" grep -Eq 'but MPI sees each of them alone; start them with|if MPI could not start under srun --mpi=pmi2, choose with MINIPIPE_MPI' pmi2.log
+    check "the job has failed" test "$(state "$job")" = "1 FAILED"
+  fi
+fi
 
 # --- a job that is done is left alone
 log=again.log
@@ -162,7 +205,7 @@ wait_for "$job" 300
 status=$?
 log=table.log
 cat table.log
-check "the array has failed cases: $(state "$job")" bash -c "scontrol show job $job | grep -q JobState=FAILED"
+check "two cases of the array have failed, the others are done: $(state "$job")" test "$(state "$job")" = "4 COMPLETED 2 FAILED"
 check "the table's program says that cases are missing" test $status = 1
 check "cases 2 and 3 are named as failed" bash -c 'grep -c "not finished: case [23] .*failed, status" table.log | grep -qx 2'
 check "the table is full" /usr/bin/python3 -c '

@@ -36,6 +36,7 @@ class SweepReader {
       return std::pair(a.where.line, a.where.column) < std::pair(b.where.line, b.where.column);
     });
     if (zip != nullptr) read_zip(*zip);
+    check_folders();
     return axes();
   }
 
@@ -139,6 +140,28 @@ class SweepReader {
       }
     }
     return sweep;
+  }
+
+  // Each case needs a folder of its own.
+  void check_folders() {
+    const auto folder =
+        std::find_if(keys_.begin(), keys_.end(), [](const Found& f) { return f.key.entry->name() == "output.directory"; });
+    if (folder == keys_.end()) return;
+    const auto line = static_cast<std::int64_t>(folder->where.line);
+    const std::string start = "sweep.\"output.directory\": ";
+    const std::vector<Value>& values = folder->key.values;
+    for (auto value = values.begin(); value != values.end(); ++value) {
+      if (std::find(values.begin(), value, *value) != value) {
+        return errors_.add(line, start + to_toml(*value) + " is named twice; each case needs a folder of its own");
+      }
+    }
+    for (const Found& other : keys_) {
+      const bool together = &other == &*folder || (other.group >= 0 && other.group == folder->group);
+      if (!together && other.key.values.size() > 1) {
+        return errors_.add(line, start + "several cases would write to each folder, those of " + other.key.entry->name() +
+                                     "; zip the two, or leave the folders to the sweep (output.directory/case_K)");
+      }
+    }
   }
 
   const std::string& file_name_;

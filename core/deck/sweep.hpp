@@ -36,7 +36,8 @@ struct SweepDeck {
 SweepDeck read_sweep_deck(const std::string& text, const std::string& file_name,
                           const std::vector<std::string>& overrides = {});
 
-// The settings of one case. Its outputs go to output.directory/case_<number>, unless the sweep is over output.directory.
+// The settings of one case. Its outputs go to output.directory/case_<number>, unless the sweep is over output.directory (then
+// each case has a folder of its own: anything else is an error of read_sweep_deck).
 // Throws InputError if there is no such case.
 Deck case_of(const SweepDeck& deck, std::int64_t number);
 

@@ -1,4 +1,4 @@
-#include "core/kernels/attention_tiles.hpp"
+#include "core/kernels/attention_lanes.hpp"
 
 namespace minipipe::core {
 
@@ -97,6 +97,11 @@ void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient,
                         extent(logsumexp, 0) == rows * shape.heads,
                     shape, columns, dropout, "attention_backward");
   const AttentionSizes z(shape, columns);
+  if constexpr (lanes_for<T>) {
+    if (fits_lanes(z)) {
+      return attention_backward_lanes<T>(space, qkv_gradient, output_gradient, qkv, out, logsumexp, shape, dropout);
+    }
+  }
   const DropoutMask<C> mask(dropout);
   const bool masked = dropout.probability > 0;
   const C score_scale = static_cast<C>(1 / std::sqrt(static_cast<double>(z.depth)));

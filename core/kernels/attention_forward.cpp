@@ -1,4 +1,4 @@
-#include "core/kernels/attention_tiles.hpp"
+#include "core/kernels/attention_lanes.hpp"
 
 namespace minipipe::core {
 
@@ -82,6 +82,9 @@ void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Comput
   require_attention(extent(out, 0) == rows && fits_attention(qkv, shape, columns) && extent(logsumexp, 0) == rows * shape.heads,
                     shape, columns, dropout, "attention_forward");
   const AttentionSizes z(shape, columns);
+  if constexpr (lanes_for<T>) {
+    if (fits_lanes(z)) return attention_forward_lanes<T>(space, out, logsumexp, qkv, shape, dropout);
+  }
   const DropoutMask<C> mask(dropout);
   const bool masked = dropout.probability > 0;
   const Columns<const T> queries_of = qkv.q, keys_of = qkv.k, values_of = qkv.v;

@@ -1,9 +1,24 @@
 #include "core/kernels/bias.hpp"
 
-#include "core/kernels/loops.hpp"
+#include "core/kernels/packs.hpp"
 #include "core/kernels/shape.hpp"
 
 namespace minipipe::core {
+
+namespace {
+
+template <class T>
+struct GradientTerm {
+  const T* dy;
+  std::int64_t columns;
+
+  template <class Lanes>
+  void operator()(const Lanes& lanes, std::int64_t row, std::int64_t c, Pack<Compute<T>> (&sums)[1]) const {
+    sums[0] += lanes.load(dy + row * columns + c);
+  }
+};
+
+}  // namespace
 
 template <class T>
 void bias_add(const ExecutionSpace& space, Matrix<T> values, ConstVector<Compute<T>> bias) {
@@ -23,6 +38,11 @@ void bias_gradient(const ExecutionSpace& space, Vector<Compute<T>> gradient, Con
   require_shape(extent(gradient, 0) == columns, "bias_gradient");
   for_column_groups(
       "minipipe::bias::gradient", space, columns, KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
+        if constexpr (on_host) {
+          add_group_sums<Compute<T>, 1>(rows, first, width, GradientTerm<T>{output_gradient.data(), columns},
+                                        {gradient.data()});
+          return;
+        }
         const T* dy = output_gradient.data() + first;
         Compute<T> sums[column_group];
         sum_rows(sums, rows, width, [=](const std::int64_t row, const std::int64_t j) { return dy[row * columns + j]; });

@@ -1,7 +1,6 @@
 #include "core/kernels/cross_entropy.hpp"
 
-#include "core/kernels/loops.hpp"
-#include "core/kernels/math.hpp"
+#include "core/kernels/packs.hpp"
 #include "core/kernels/shape.hpp"
 
 namespace minipipe::core {
@@ -9,6 +8,70 @@ namespace minipipe::core {
 namespace {
 
 // exp(x - largest) stays in the place of x, unless that would round it: then it is formed again.
+template <class T>
+inline constexpr bool exact_in_place = std::is_same_v<T, Compute<T>>;
+
+// ---- host: a row in packs -------------------------------------------------------------------------------------------------
+
+// log(sum exp(x)) - x[target] in one pass over memory: chunks that stay in the cache are gone over twice, each lane with the
+// largest value it has seen so far.
+template <class T>
+Compute<T> host_loss(const T* x, std::int64_t columns, std::int32_t target) {
+  using C = Compute<T>;
+  using V = Pack<C>;
+  constexpr std::int64_t chunk = 1024;
+  const V lowest = V{} + lowest_value<C>, zero = {};
+  V largest = lowest, total = zero;
+  for (std::int64_t first = 0; first < columns; first += chunk) {
+    const std::int64_t end = first + chunk < columns ? first + chunk : columns;
+    const V before = largest;
+    each_pack<C>(first, end, [&](const auto& lanes, std::int64_t c) {
+      largest = at_least(largest, lanes.or_else(lanes.load(x + c), lowest));
+    });
+    if (first > 0) total *= exponential(before - largest);
+    each_pack<C>(first, end, [&](const auto& lanes, std::int64_t c) {
+      total += lanes.or_else(exponential(lanes.load(x + c) - largest), zero);
+    });
+  }
+  const C top = largest_lane(largest);
+  return logarithm(sum_of_lanes(total * exponential(largest - top))) + (top - x[target]);
+}
+
+template <class T>
+Compute<T> host_gradient(T* x, std::int64_t columns, std::int32_t target, Compute<T> scale) {
+  using C = Compute<T>;
+  using V = Pack<C>;
+  const V lowest = V{} + lowest_value<C>, zero = {};
+  V largest_lanes = lowest;
+  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
+    largest_lanes = at_least(largest_lanes, lanes.or_else(lanes.load(x + c), lowest));
+  });
+  const C largest = largest_lane(largest_lanes), below = largest - x[target];
+  // The target's entry p - 1 would cancel when the model is sure; it is minus the sum of the others.
+  V sum = zero;
+  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
+    V value = exponential(lanes.load(x + c) - largest);
+    if constexpr (exact_in_place<T>) lanes.store(x + c, value);
+    if (target - c < pack_size<C> && target >= c) value[target - c] = 0;
+    sum += lanes.or_else(value, zero);
+  });
+  const C others = sum_of_lanes(sum);
+  const C total = others + exponential(-below);
+  const C factor = scale / total;
+  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
+    const V value = lanes.load(x + c);
+    if constexpr (exact_in_place<T>) {
+      lanes.store(x + c, value * factor);
+    } else {
+      lanes.store(x + c, exponential(value - largest) * factor);
+    }
+  });
+  x[target] = -others * factor;
+  return logarithm(total) + below;
+}
+
+// ---- device: a row in the lanes of a team ---------------------------------------------------------------------------------
+
 template <class T>
 KOKKOS_INLINE_FUNCTION void keep(T* place, T exponential_of_place) {
   *place = exponential_of_place;
@@ -19,6 +82,32 @@ KOKKOS_INLINE_FUNCTION T kept(T value, T) {
   return value;
 }
 KOKKOS_INLINE_FUNCTION float kept(bf16 value, float largest) { return exponential(value - largest); }
+
+template <class T, class Member>
+KOKKOS_INLINE_FUNCTION Compute<T> team_loss(const Member& member, const T* x, std::int64_t columns, std::int32_t target) {
+  using C = Compute<T>;
+  const C largest = row_max<C>(member, columns, lowest_value<C>, [=](const std::int64_t c) { return static_cast<C>(x[c]); });
+  const C total = row_sum<C>(member, columns, [=](const std::int64_t c) { return exponential(x[c] - largest); });
+  return logarithm(total) + (largest - x[target]);
+}
+
+template <class T, class Member>
+KOKKOS_INLINE_FUNCTION Compute<T> team_gradient(const Member& member, T* x, std::int64_t columns, std::int32_t target,
+                                                Compute<T> scale) {
+  using C = Compute<T>;
+  const C largest = row_max<C>(member, columns, lowest_value<C>, [=](const std::int64_t c) { return static_cast<C>(x[c]); });
+  const C below = largest - x[target];
+  const C others = row_sum<C>(member, columns, [=](const std::int64_t c) {
+    const C value = exponential(x[c] - largest);
+    keep(x + c, value);
+    return c == target ? C(0) : value;
+  });
+  const C total = others + exponential(-below);
+  const C factor = scale / total;
+  row_for(member, columns, [=](const std::int64_t c) { x[c] = kept(x[c], largest) * factor; });
+  row_for(member, 1, [=](const std::int64_t) { x[target] = -others * factor; });
+  return logarithm(total) + below;
+}
 
 }  // namespace
 
@@ -32,10 +121,14 @@ void cross_entropy_loss(const ExecutionSpace& space, Vector<Compute<T>> losses, 
       "minipipe::cross_entropy::loss", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         const T* x = row_pointer(logits, row);
         const std::int32_t target = targets(row);
-        const C largest =
-            row_max<C>(member, columns, lowest_value<C>, [=](const std::int64_t c) { return static_cast<C>(x[c]); });
-        const C total = row_sum<C>(member, columns, [=](const std::int64_t c) { return exponential(x[c] - largest); });
-        const C loss = target < 0 ? C(0) : logarithm(total) + (largest - x[target]);
+        C loss = 0;
+        if (target >= 0) {
+          if constexpr (on_host) {
+            loss = host_loss(x, columns, target);
+          } else {
+            loss = team_loss(member, x, columns, target);
+          }
+        }
         row_for(member, 1, [=](const std::int64_t) { losses(row) = loss; });
       });
 }
@@ -50,27 +143,15 @@ void cross_entropy_gradient(const ExecutionSpace& space, Vector<Compute<T>> loss
       "minipipe::cross_entropy::gradient", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         T* x = row_pointer(logits, row);
         const std::int32_t target = targets(row);
+        C loss = 0;
         if (target < 0) {
           row_for(member, columns, [=](const std::int64_t c) { x[c] = 0; });
-          row_for(member, 1, [=](const std::int64_t) { losses(row) = 0; });
-          return;
+        } else if constexpr (on_host) {
+          loss = host_gradient(x, columns, target, scale);
+        } else {
+          loss = team_gradient(member, x, columns, target, scale);
         }
-        const C largest =
-            row_max<C>(member, columns, lowest_value<C>, [=](const std::int64_t c) { return static_cast<C>(x[c]); });
-        const C below = largest - x[target];
-        // The target's entry p - 1 would cancel when the model is sure; it is minus the sum of the others.
-        const C others = row_sum<C>(member, columns, [=](const std::int64_t c) {
-          const C value = exponential(x[c] - largest);
-          keep(x + c, value);
-          return c == target ? C(0) : value;
-        });
-        const C total = others + exponential(-below);
-        const C factor = scale / total;
-        row_for(member, columns, [=](const std::int64_t c) { x[c] = kept(x[c], largest) * factor; });
-        row_for(member, 1, [=](const std::int64_t) {
-          x[target] = -others * factor;
-          losses(row) = logarithm(total) + below;
-        });
+        row_for(member, 1, [=](const std::int64_t) { losses(row) = loss; });
       });
 }
 

@@ -1,11 +1,36 @@
 #include "core/kernels/dropout.hpp"
 
+#include "core/kernels/dropout_packs.hpp"
 #include "core/kernels/elementwise.hpp"
-#include "core/kernels/loops.hpp"
-#include "core/kernels/philox.hpp"
 #include "core/kernels/shape.hpp"
 
 namespace minipipe::core {
+
+namespace {
+
+template <class T>
+struct Apply {
+  T* out;
+  const T* input;
+
+  template <class Lanes, class V>
+  KOKKOS_INLINE_FUNCTION void operator()(const Lanes& lanes, std::int64_t i, V factor) const {
+    lanes.store(out + i, lanes.load(input + i) * factor);
+  }
+};
+
+template <class T>
+struct ResidualAdd {
+  T* values;
+  const T* residual;
+
+  template <class Lanes, class V>
+  KOKKOS_INLINE_FUNCTION void operator()(const Lanes& lanes, std::int64_t i, V factor) const {
+    lanes.store(values + i, lanes.load(residual + i) + lanes.load(values + i) * factor);
+  }
+};
+
+}  // namespace
 
 template <class T>
 void dropout(const ExecutionSpace& space, Vector<T> out, ConstVector<T> input, const Dropout& options) {
@@ -18,19 +43,7 @@ void dropout(const ExecutionSpace& space, Vector<T> out, ConstVector<T> input, c
     return;
   }
   const DropoutMask<Compute<T>> mask(options);
-  T* result = out.data();
-  const T* values = input.data();
-  for_elements(
-      "minipipe::dropout::apply", space, (count + 3) / 4, KOKKOS_LAMBDA(const std::int64_t group) {
-        Compute<T> factors[4];
-        mask.factors(factors, static_cast<std::uint64_t>(group));
-        for (int l = 0; l < 4; ++l) {
-          const std::int64_t i = 4 * group + l;
-          if (i < count) {
-            result[i] = values[i] * factors[l];
-          }
-        }
-      });
+  for_dropped("minipipe::dropout::apply", space, count, mask, Apply<T>{out.data(), input.data()});
 }
 
 template <class T>
@@ -44,26 +57,14 @@ void dropout_residual_add(const ExecutionSpace& space, Vector<T> values, ConstVe
     return;
   }
   const DropoutMask<Compute<T>> mask(options);
-  T* const result = values.data();
-  const T* const kept = residual.data();
-  for_elements(
-      "minipipe::dropout::residual_add", space, (count + 3) / 4, KOKKOS_LAMBDA(const std::int64_t group) {
-        Compute<T> factors[4];
-        mask.factors(factors, static_cast<std::uint64_t>(group));
-        for (int l = 0; l < 4; ++l) {
-          const std::int64_t i = 4 * group + l;
-          if (i < count) {
-            result[i] = kept[i] + result[i] * factors[l];
-          }
-        }
-      });
+  for_dropped("minipipe::dropout::residual_add", space, count, mask, ResidualAdd<T>{values.data(), residual.data()});
 }
 
-template void dropout_residual_add<float>(const ExecutionSpace&, Vector<float>, ConstVector<float>, const Dropout&);
-template void dropout_residual_add<double>(const ExecutionSpace&, Vector<double>, ConstVector<double>, const Dropout&);
-template void dropout_residual_add<bf16>(const ExecutionSpace&, Vector<bf16>, ConstVector<bf16>, const Dropout&);
-template void dropout<bf16>(const ExecutionSpace&, Vector<bf16>, ConstVector<bf16>, const Dropout&);
-template void dropout<float>(const ExecutionSpace&, Vector<float>, ConstVector<float>, const Dropout&);
-template void dropout<double>(const ExecutionSpace&, Vector<double>, ConstVector<double>, const Dropout&);
+#define MINIPIPE_INSTANTIATE(T)                                                               \
+  template void dropout<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>, const Dropout&); \
+  template void dropout_residual_add<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>, const Dropout&);
+MINIPIPE_INSTANTIATE(float)
+MINIPIPE_INSTANTIATE(double)
+MINIPIPE_INSTANTIATE(bf16)
 
 }  // namespace minipipe::core

@@ -14,7 +14,7 @@ void gelu_forward(const ExecutionSpace& space, Vector<T> out, ConstVector<T> inp
 template <class T>
 void bias_gelu_forward(const ExecutionSpace& space, Matrix<T> out, Matrix<T> values, ConstVector<Compute<T>> bias);
 
-// input_gradient = output_gradient gelu'(input); input_gradient may be output_gradient.
+// input_gradient = output_gradient gelu'(input); input_gradient may be output_gradient or input.
 template <class T>
 void gelu_backward(const ExecutionSpace& space, Vector<T> input_gradient, ConstVector<T> output_gradient, ConstVector<T> input);
 

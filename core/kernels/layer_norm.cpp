@@ -1,10 +1,100 @@
 #include "core/kernels/layer_norm.hpp"
 
-#include "core/kernels/loops.hpp"
-#include "core/kernels/math.hpp"
+#include "core/kernels/packs.hpp"
 #include "core/kernels/shape.hpp"
 
 namespace minipipe::core {
+
+namespace {
+
+// ---- host: `Rows` rows side by side, in packs -------------------------------------------------------------------------------
+
+template <int Rows, class T>
+void host_forward(std::int64_t columns, T* y, const T* x, Compute<T>* mean, Compute<T>* rstd, const Compute<T>* gamma,
+                  const Compute<T>* beta, Compute<T> epsilon) {
+  using C = Compute<T>;
+  using V = Pack<C>;
+  const auto n = static_cast<C>(columns);
+  V sums[Rows] = {}, squares[Rows] = {};
+  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
+    for (int q = 0; q < Rows; ++q) sums[q] += lanes.load(x + q * columns + c);
+  });
+  C m[Rows], r[Rows];
+  for (int q = 0; q < Rows; ++q) m[q] = sum_of_lanes(sums[q]);
+  for (int q = 0; q < Rows; ++q) m[q] /= n;
+  // The sum of squared differences, not of squares: no cancellation when the mean is large.
+  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
+    for (int q = 0; q < Rows; ++q) {
+      const V difference = lanes.or_else(lanes.load(x + q * columns + c) - m[q], V{});
+      squares[q] = multiply_add(difference, difference, squares[q]);
+    }
+  });
+  for (int q = 0; q < Rows; ++q) r[q] = sum_of_lanes(squares[q]);
+  for (int q = 0; q < Rows; ++q) r[q] = C(1) / square_root(r[q] / n + epsilon);
+  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
+    const V g = lanes.load(gamma + c), b = lanes.load(beta + c);
+    for (int q = 0; q < Rows; ++q) {
+      lanes.store(y + q * columns + c, multiply_add((lanes.load(x + q * columns + c) - m[q]) * r[q], g, b));
+    }
+  });
+  for (int q = 0; q < Rows; ++q) {
+    mean[q] = m[q];
+    rstd[q] = r[q];
+  }
+}
+
+template <int Rows, bool Accumulate, class T>
+void host_backward_input(std::int64_t columns, T* dx, const T* dy, const T* x, const Compute<T>* mean, const Compute<T>* rstd,
+                         const Compute<T>* gamma) {
+  using C = Compute<T>;
+  using V = Pack<C>;
+  const auto n = static_cast<C>(columns);
+  V ones[Rows] = {}, along[Rows] = {};
+  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
+    const V g = lanes.load(gamma + c);
+    for (int q = 0; q < Rows; ++q) {
+      // Beyond the row's end gamma is 0.
+      const V gradient = g * lanes.load(dy + q * columns + c);
+      ones[q] += gradient;
+      along[q] = multiply_add(gradient, lanes.load(x + q * columns + c) - mean[q], along[q]);
+    }
+  });
+  C along_one[Rows], along_x[Rows];  // the latter of (x - mean)
+  for (int q = 0; q < Rows; ++q) {
+    along_one[q] = sum_of_lanes(ones[q]) / n;
+    along_x[q] = sum_of_lanes(along[q]) * rstd[q] / n * rstd[q];
+  }
+  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
+    const V g = lanes.load(gamma + c);
+    for (int q = 0; q < Rows; ++q) {
+      T* const place = dx + q * columns + c;
+      const V level = g * lanes.load(dy + q * columns + c) - along_one[q];
+      const V value = multiply_add(mean[q] - lanes.load(x + q * columns + c), lanes.all(along_x[q]), level);
+      if constexpr (Accumulate) {
+        lanes.store(place, multiply_add(lanes.all(rstd[q]), value, lanes.load(place)));
+      } else {
+        lanes.store(place, rstd[q] * value);
+      }
+    }
+  });
+}
+
+template <class T>
+struct ParameterTerm {
+  const T *dy, *x;
+  const Compute<T>*mean, *rstd;
+  std::int64_t columns;
+
+  template <class Lanes>
+  void operator()(const Lanes& lanes, std::int64_t row, std::int64_t c, Pack<Compute<T>> (&sums)[2]) const {
+    const auto gradient = lanes.load(dy + row * columns + c);
+    const auto normal = (lanes.load(x + row * columns + c) - mean[row]) * rstd[row];
+    sums[0] = multiply_add(gradient, normal, sums[0]);
+    sums[1] += gradient;
+  }
+};
+
+}  // namespace
 
 template <class T>
 void layer_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Compute<T>> mean, Vector<Compute<T>> rstd,
@@ -14,6 +104,19 @@ void layer_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Compu
   require_shape(extent(out, 0) == rows && extent(out, 1) == columns && extent(mean, 0) == rows && extent(rstd, 0) == rows &&
                     extent(gamma, 0) == columns && extent(beta, 0) == columns,
                 "layer_norm_forward");
+  if constexpr (on_host) {
+    const auto run = [=](auto count, std::int64_t row) {
+      host_forward<count.value, T>(columns, row_pointer(out, row), row_pointer(input, row), mean.data() + row,
+                                   rstd.data() + row, gamma.data(), beta.data(), epsilon);
+    };
+    // Short rows: more of them.
+    if (columns <= 256) {
+      for_row_groups<16>("minipipe::layer_norm::forward", space, rows, run);
+    } else {
+      for_row_groups<4>("minipipe::layer_norm::forward", space, rows, run);
+    }
+    return;
+  }
   for_rows(
       "minipipe::layer_norm::forward", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         const T* x = row_pointer(input, row);
@@ -43,6 +146,21 @@ void layer_norm_backward_input(const ExecutionSpace& space, Matrix<T> input_grad
                     extent(output_gradient, 0) == rows && extent(output_gradient, 1) == columns && extent(mean, 0) == rows &&
                     extent(rstd, 0) == rows && extent(gamma, 0) == columns,
                 "layer_norm_backward_input");
+  if constexpr (on_host) {
+    const auto run = [=](auto accumulates) {
+      for_row_groups<4>("minipipe::layer_norm::backward_input", space, rows, [=](auto count, std::int64_t row) {
+        host_backward_input<count.value, accumulates.value, T>(columns, row_pointer(input_gradient, row),
+                                                               row_pointer(output_gradient, row), row_pointer(input, row),
+                                                               mean.data() + row, rstd.data() + row, gamma.data());
+      });
+    };
+    if (accumulate) {
+      run(std::true_type{});
+    } else {
+      run(std::false_type{});
+    }
+    return;
+  }
   // dx = rstd (gamma dy - mean(gamma dy) - xhat mean(gamma dy xhat))
   for_rows(
       "minipipe::layer_norm::backward_input", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
@@ -77,6 +195,12 @@ void layer_norm_backward_parameters(const ExecutionSpace& space, Vector<Compute<
   for_column_groups(
       "minipipe::layer_norm::backward_parameters", space, columns,
       KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
+        if constexpr (on_host) {
+          add_group_sums<C, 2>(rows, first, width,
+                               ParameterTerm<T>{output_gradient.data(), input.data(), mean.data(), rstd.data(), columns},
+                               {gamma_gradient.data(), beta_gradient.data()});
+          return;
+        }
         const T* x = input.data() + first;
         const T* dy = output_gradient.data() + first;
         C sums[column_group];

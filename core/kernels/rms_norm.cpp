@@ -1,10 +1,78 @@
 #include "core/kernels/rms_norm.hpp"
 
-#include "core/kernels/loops.hpp"
-#include "core/kernels/math.hpp"
+#include "core/kernels/packs.hpp"
 #include "core/kernels/shape.hpp"
 
 namespace minipipe::core {
+
+namespace {
+
+// ---- host: `Rows` rows side by side, in packs -------------------------------------------------------------------------------
+
+template <int Rows, class T>
+void host_forward(std::int64_t columns, T* y, const T* x, Compute<T>* rstd, const Compute<T>* gamma, Compute<T> epsilon) {
+  using C = Compute<T>;
+  using V = Pack<C>;
+  V squares[Rows] = {};
+  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
+    for (int q = 0; q < Rows; ++q) {
+      const V value = lanes.load(x + q * columns + c);
+      squares[q] = multiply_add(value, value, squares[q]);
+    }
+  });
+  C r[Rows];
+  for (int q = 0; q < Rows; ++q) r[q] = sum_of_lanes(squares[q]);
+  for (int q = 0; q < Rows; ++q) r[q] = C(1) / square_root(r[q] / static_cast<C>(columns) + epsilon);
+  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
+    const V g = lanes.load(gamma + c);
+    for (int q = 0; q < Rows; ++q) lanes.store(y + q * columns + c, lanes.load(x + q * columns + c) * r[q] * g);
+  });
+  for (int q = 0; q < Rows; ++q) rstd[q] = r[q];
+}
+
+template <int Rows, bool Accumulate, class T>
+void host_backward_input(std::int64_t columns, T* dx, const T* dy, const T* x, const Compute<T>* rstd,
+                         const Compute<T>* gamma) {
+  using C = Compute<T>;
+  using V = Pack<C>;
+  V along[Rows] = {};
+  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
+    const V g = lanes.load(gamma + c);
+    for (int q = 0; q < Rows; ++q) {
+      along[q] = multiply_add(g * lanes.load(dy + q * columns + c), lanes.load(x + q * columns + c), along[q]);
+    }
+  });
+  C along_x[Rows];
+  for (int q = 0; q < Rows; ++q) along_x[q] = -(sum_of_lanes(along[q]) * rstd[q] / static_cast<C>(columns) * rstd[q]);
+  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
+    const V g = lanes.load(gamma + c);
+    for (int q = 0; q < Rows; ++q) {
+      T* const place = dx + q * columns + c;
+      const V value =
+          multiply_add(lanes.load(x + q * columns + c), lanes.all(along_x[q]), g * lanes.load(dy + q * columns + c));
+      if constexpr (Accumulate) {
+        lanes.store(place, multiply_add(lanes.all(rstd[q]), value, lanes.load(place)));
+      } else {
+        lanes.store(place, rstd[q] * value);
+      }
+    }
+  });
+}
+
+template <class T>
+struct ParameterTerm {
+  const T *dy, *x;
+  const Compute<T>* rstd;
+  std::int64_t columns;
+
+  template <class Lanes>
+  void operator()(const Lanes& lanes, std::int64_t row, std::int64_t c, Pack<Compute<T>> (&sums)[1]) const {
+    const auto normal = lanes.load(x + row * columns + c) * rstd[row];
+    sums[0] = multiply_add(lanes.load(dy + row * columns + c), normal, sums[0]);
+  }
+};
+
+}  // namespace
 
 template <class T>
 void rms_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Compute<T>> rstd, ConstMatrix<T> input,
@@ -13,6 +81,19 @@ void rms_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Compute
   const std::int64_t rows = extent(input, 0), columns = extent(input, 1);
   require_shape(extent(out, 0) == rows && extent(out, 1) == columns && extent(rstd, 0) == rows && extent(gamma, 0) == columns,
                 "rms_norm_forward");
+  if constexpr (on_host) {
+    const auto run = [=](auto count, std::int64_t row) {
+      host_forward<count.value, T>(columns, row_pointer(out, row), row_pointer(input, row), rstd.data() + row, gamma.data(),
+                                   epsilon);
+    };
+    // Short rows: more of them.
+    if (columns <= 256) {
+      for_row_groups<16>("minipipe::rms_norm::forward", space, rows, run);
+    } else {
+      for_row_groups<4>("minipipe::rms_norm::forward", space, rows, run);
+    }
+    return;
+  }
   for_rows(
       "minipipe::rms_norm::forward", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         const T* x = row_pointer(input, row);
@@ -35,6 +116,21 @@ void rms_norm_backward_input(const ExecutionSpace& space, Matrix<T> input_gradie
                     extent(output_gradient, 0) == rows && extent(output_gradient, 1) == columns && extent(rstd, 0) == rows &&
                     extent(gamma, 0) == columns,
                 "rms_norm_backward_input");
+  if constexpr (on_host) {
+    const auto run = [=](auto accumulates) {
+      for_row_groups<4>("minipipe::rms_norm::backward_input", space, rows, [=](auto count, std::int64_t row) {
+        host_backward_input<count.value, accumulates.value, T>(columns, row_pointer(input_gradient, row),
+                                                               row_pointer(output_gradient, row), row_pointer(input, row),
+                                                               rstd.data() + row, gamma.data());
+      });
+    };
+    if (accumulate) {
+      run(std::true_type{});
+    } else {
+      run(std::false_type{});
+    }
+    return;
+  }
   // dx = rstd (gamma dy - xhat mean(gamma dy xhat)), xhat = x rstd
   for_rows(
       "minipipe::rms_norm::backward_input", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
@@ -64,6 +160,11 @@ void rms_norm_backward_parameters(const ExecutionSpace& space, Vector<Compute<T>
   for_column_groups(
       "minipipe::rms_norm::backward_parameters", space, columns,
       KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
+        if constexpr (on_host) {
+          add_group_sums<C, 1>(rows, first, width, ParameterTerm<T>{output_gradient.data(), input.data(), rstd.data(), columns},
+                               {gamma_gradient.data()});
+          return;
+        }
         const T* x = input.data() + first;
         const T* dy = output_gradient.data() + first;
         C sums[column_group];

@@ -58,6 +58,15 @@ struct BlockGradients {
 BlockGradients block_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
                                const BlockShare& share = {});
 
+// Both of a block that is computed again and whose backward is whole: what the MLP branch needs is of no more use when the
+// attention branch's gradients come, so they lie on it.
+struct BlockPlaces {
+  BlockActivations activations;
+  BlockGradients gradients;
+};
+BlockPlaces whole_block_places(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
+                               const BlockShare& share = {});
+
 // Reads the input in the slot, writes out [R, C]. A block without branches does nothing at all: its input is its output.
 template <class T>
 void block_forward(const LayerContext& context, int block, const BlockTensors<T>& weights, const BlockActivations& at,
@@ -68,6 +77,17 @@ void block_forward(const LayerContext& context, int block, const BlockTensors<T>
 template <class T>
 void block_backward_input(const LayerContext& context, int block, const BlockTensors<T>& weights, const BlockActivations& at,
                           const BlockGradients& work, const BlockMemory<T>& memory, Matrix<T> gradient);
+
+// Both halves, for blocks with whole_block_places: first of every branch but attention, with what is computed again, then the
+// attention branch's.
+template <class T>
+void whole_backward_others(const LayerContext& context, int block, const BlockTensors<T>& weights,
+                           const BlockTensors<Compute<T>>& gradients, const BlockActivations& at, const BlockGradients& work,
+                           const BlockMemory<T>& memory, Matrix<T> gradient);
+template <class T>
+void whole_backward_attention(const LayerContext& context, int block, const BlockTensors<T>& weights,
+                              const BlockTensors<Compute<T>>& gradients, const BlockActivations& at, const BlockGradients& work,
+                              const BlockMemory<T>& memory, Matrix<T> gradient);
 
 // Adds to the parameters' gradients, from the slot and the workspace alone.
 template <class T>

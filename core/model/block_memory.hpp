@@ -32,6 +32,11 @@ struct BlockLayout {
     Layout& layout = lifetime == Lifetime::kept ? slot : lifetime == Lifetime::pending ? workspace : scratch;
     return {lifetime, layout.take(elements)};
   }
+  void go_behind(const BlockLayout& other) {
+    slot.go_behind(other.slot);
+    workspace.go_behind(other.workspace);
+    scratch.go_behind(other.scratch);
+  }
 };
 template <class T>
 inline constexpr std::size_t elements_per_wide = sizeof(Compute<T>) / sizeof(T);

@@ -1,16 +1,59 @@
 #include "core/model/head_layer.hpp"
 
+#include <algorithm>
+
 #include "core/kernels/cross_entropy.hpp"
 #include "core/linalg/gemm.hpp"
 
 namespace minipipe::core {
 
-HeadActivations head_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape) {
-  const std::size_t rows = shape.rows();
+namespace {
+
+template <class T>
+Matrix<T> rows_of(const Matrix<T>& matrix, int first, int count) {
+  return Matrix<T>(matrix.data() + static_cast<std::size_t>(first) * matrix.extent(1), static_cast<std::size_t>(count),
+                   matrix.extent(1));
+}
+
+// body(first, count) for each chunk of rows, in ascending order.
+template <class Body>
+void for_chunks(int rows, const Body& body) {
+  const int chunk = head_chunk_rows(rows);
+  for (int first = 0; first < rows; first += chunk) body(first, std::min(chunk, rows - first));
+}
+
+template <class T>
+Matrix<T> logits_of(const LayerContext& context, const HeadActivations& at, const BlockMemory<T>& memory, int first,
+                    int count) {
+  const int vocab = context.model.vocab;
+  if (at.kind == HeadLogits::kept) return rows_of(memory.matrix(at.logits, vocab), first, count);
+  return matrix_in<T>(memory.of(at.logits), at.logits.offset, count, vocab);
+}
+
+// What the output projection reads.
+template <class T>
+Matrix<T> hidden_of(const LayerContext& context, const HeadActivations& at, const BlockMemory<T>& memory, int first,
+                    int count) {
+  return rows_of(memory.matrix(at.norm.out, context.model.width), first, count);
+}
+
+}  // namespace
+
+int head_chunk_rows(int rows) {
+  constexpr int least = 256, eighths = 8, multiple = 32;
+  const int eighth = (rows + eighths - 1) / eighths;
+  return std::max(least, (eighth + multiple - 1) / multiple * multiple);
+}
+
+HeadActivations head_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, HeadLogits logits) {
+  const int rows = shape.rows();
+  const bool again = logits == HeadLogits::again;
+  const int logits_rows = logits == HeadLogits::kept ? rows : std::min(rows, head_chunk_rows(rows));
   HeadActivations at;
-  at.input = layout.take(Lifetime::kept, rows * model.width);
-  at.norm = norm_places(layout, Lifetime::kept, model, shape);
-  at.logits = layout.take(Lifetime::kept, rows * model.vocab);
+  at.kind = logits;
+  at.input = layout.take(Lifetime::kept, static_cast<std::size_t>(rows) * model.width);
+  at.norm = norm_places(layout, again ? Lifetime::pending : Lifetime::kept, model, shape);
+  at.logits = layout.take(again ? Lifetime::passing : Lifetime::kept, static_cast<std::size_t>(logits_rows) * model.vocab);
   return at;
 }
 
@@ -27,9 +70,11 @@ void head_norm(const LayerContext& context, const HeadTensors<T>& weights, const
 template <class T>
 void head_losses(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
                  const BlockMemory<T>& memory, ConstVector<std::int32_t> targets, Vector<Compute<T>> losses) {
-  const Matrix<T> logits = memory.matrix(at.logits, context.model.vocab);
-  gemm<T>(context.space, false, true, 1, memory.matrix(at.norm.out, context.model.width), weights.weight, 0, logits);
-  cross_entropy_loss<T>(context.space, losses, logits, targets);
+  for_chunks(memory.rows, [&](int first, int count) {
+    const Matrix<T> logits = logits_of<T>(context, at, memory, first, count);
+    gemm<T>(context.space, false, true, 1, hidden_of<T>(context, at, memory, first, count), weights.weight, 0, logits);
+    cross_entropy_loss<T>(context.space, slice(losses, first, count), logits, slice(targets, first, count));
+  });
 }
 
 template <class T>
@@ -42,10 +87,19 @@ void head_forward(const LayerContext& context, const HeadTensors<T>& weights, co
 template <class T>
 void head_backward_logits(const LayerContext& context, const HeadTensors<T>& weights, const HeadActivations& at,
                           Place norm_gradient, const BlockMemory<T>& memory, ConstVector<std::int32_t> targets,
-                          Compute<T> loss_scale, Vector<Compute<T>> losses) {
-  const Matrix<T> logits = memory.matrix(at.logits, context.model.vocab);
-  cross_entropy_gradient<T>(context.space, losses, logits, targets, loss_scale);
-  gemm<T>(context.space, false, false, 1, logits, weights.weight, 0, memory.matrix(norm_gradient, context.model.width));
+                          Compute<T> loss_scale, Vector<Compute<T>> losses, Matrix<Compute<T>> weight_gradient) {
+  const ExecutionSpace& space = context.space;
+  const bool again = at.kind == HeadLogits::again;
+  const Matrix<T> gradient = memory.matrix(norm_gradient, context.model.width);
+  if (again) head_norm<T>(context, weights, at, memory);
+  for_chunks(memory.rows, [&](int first, int count) {
+    const Matrix<T> logits = logits_of<T>(context, at, memory, first, count);
+    const Matrix<T> hidden = hidden_of<T>(context, at, memory, first, count);
+    if (again) gemm<T>(space, false, true, 1, hidden, weights.weight, 0, logits);
+    cross_entropy_gradient<T>(space, slice(losses, first, count), logits, slice(targets, first, count), loss_scale);
+    gemm<T>(space, false, false, 1, logits, weights.weight, 0, rows_of(gradient, first, count));
+    if (again) gemm<T, Compute<T>>(space, true, false, 1, logits, hidden, 1, weight_gradient);
+  });
 }
 
 template <class T>
@@ -67,8 +121,10 @@ void head_backward_input(const LayerContext& context, const HeadTensors<T>& weig
 template <class T>
 void head_matrix_backward_weight(const LayerContext& context, const HeadTensors<Compute<T>>& gradients,
                                  const HeadActivations& at, const BlockMemory<T>& memory) {
-  gemm<T, Compute<T>>(context.space, true, false, 1, memory.matrix(at.logits, context.model.vocab),
-                      memory.matrix(at.norm.out, context.model.width), 1, gradients.weight);
+  for_chunks(memory.rows, [&](int first, int count) {
+    gemm<T, Compute<T>>(context.space, true, false, 1, logits_of<T>(context, at, memory, first, count),
+                        hidden_of<T>(context, at, memory, first, count), 1, gradients.weight);
+  });
 }
 
 template <class T>
@@ -93,7 +149,8 @@ void head_backward_weight(const LayerContext& context, const HeadTensors<Compute
   template void head_forward<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, const BlockMemory<T>&,  \
                                 ConstVector<std::int32_t>, Vector<Compute<T>>);                                             \
   template void head_backward_logits<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, Place,          \
-                                        const BlockMemory<T>&, ConstVector<std::int32_t>, Compute<T>, Vector<Compute<T>>);  \
+                                        const BlockMemory<T>&, ConstVector<std::int32_t>, Compute<T>, Vector<Compute<T>>,   \
+                                        Matrix<Compute<T>>);                                                                \
   template void head_backward_norm<T>(const LayerContext&, const HeadTensors<T>&, const HeadActivations&, Place,            \
                                       const BlockMemory<T>&, Matrix<T>);                                                    \
   template void head_matrix_backward_weight<T>(const LayerContext&, const HeadTensors<Compute<T>>&, const HeadActivations&, \

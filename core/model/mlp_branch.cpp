@@ -35,6 +35,37 @@ Matrix<T> trained_columns(const ExecutionSpace& space, const MlpGradients& work,
   return packed;
 }
 
+// The weight half of each layer.
+template <class T>
+void down_weight(const LayerContext& context, const MlpTensors<Compute<T>>& gradients, const MlpActivations& at,
+                 const MlpGradients& work, const BlockMemory<T>& memory) {
+  linear_backward_weight<T>(context.space, gradients.down.weight, gradients.down.bias,
+                            memory.matrix(work.down, context.model.width),
+                            trained_columns<T>(context.space, work, memory, memory.matrix(at.hidden, at.features)));
+}
+template <class T>
+void up_weights(const LayerContext& context, const MlpTensors<Compute<T>>& gradients, const MlpActivations& at,
+                const MlpGradients& work, const BlockMemory<T>& memory) {
+  for (int map = 0; map < up_maps(architecture(context.model)); ++map) {
+    linear_backward_weight<T>(context.space, gradients.up[map].weight, gradients.up[map].bias,
+                              trained_columns<T>(context.space, work, memory, memory.matrix(work.up[map], at.features)),
+                              memory.matrix(at.norm.out, context.model.width));
+  }
+}
+template <class T>
+void norm_weight(const LayerContext& context, const MlpTensors<Compute<T>>& gradients, const MlpActivations& at,
+                 const MlpGradients& work, const BlockMemory<T>& memory) {
+  const int width = context.model.width;
+  norm_backward_weight<T>(context, gradients.norm, at.norm, memory, memory.matrix(at.input, width),
+                          memory.matrix(work.norm, width));
+}
+
+void take_packed(BlockLayout& layout, MlpGradients& at, const TrainShape& shape, const BlockShare& share) {
+  at.trained = share.trained_features;
+  if (at.trained.empty()) return;
+  at.packed = layout.take(Lifetime::passing, static_cast<std::size_t>(shape.rows()) * features_of(at.trained));
+}
+
 }  // namespace
 
 template <class T>
@@ -68,9 +99,21 @@ MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const 
   for (int map = 0; map < up_maps(architecture(model)); ++map) {
     at.up[map] = layout.take(Lifetime::pending, rows * static_cast<std::size_t>(computed_features(model, share)));
   }
+  // Where the gradient of the activation's last input comes.
+  at.hidden = at.up[up_maps(architecture(model)) - 1];
   at.down = layout.take(Lifetime::pending, rows * model.width);
-  at.trained = share.trained_features;
-  if (!at.trained.empty()) at.packed = layout.take(Lifetime::passing, rows * static_cast<std::size_t>(features_of(at.trained)));
+  take_packed(layout, at, shape, share);
+  return at;
+}
+
+MlpGradients mlp_gradients_in_place(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
+                                    const MlpActivations& activations, const BlockShare& share) {
+  MlpGradients at;
+  at.up = activations.up;
+  at.hidden = activations.hidden;
+  // The gradient of the last map's output is of no more use when that of the norm's comes.
+  at.down = at.norm = layout.take(Lifetime::pending, static_cast<std::size_t>(shape.rows()) * model.width);
+  take_packed(layout, at, shape, share);
   return at;
 }
 
@@ -102,7 +145,8 @@ void mlp_branch_forward(const LayerContext& context, int block, const MlpTensors
 
 template <class T>
 void mlp_branch_backward_input(const LayerContext& context, int block, const MlpTensors<T>& weights, const MlpActivations& at,
-                               const MlpGradients& work, const BlockMemory<T>& memory, Matrix<T> gradient) {
+                               const MlpGradients& work, const BlockMemory<T>& memory, Matrix<T> gradient,
+                               const MlpTensors<Compute<T>>* weight_gradients) {
   const ExecutionSpace& space = context.space;
   const int width = context.model.width, hidden = at.features;
   const Matrix<T> down = memory.matrix(work.down, width);
@@ -110,8 +154,8 @@ void mlp_branch_backward_input(const LayerContext& context, int block, const Mlp
   const auto up_gradient = [&](int map) { return memory.matrix(work.up[map], hidden); };
   dropout<T>(space, flatten(down), flatten(gradient), context.dropout(mlp_residual_dropout(block)));
   const int maps = up_maps(architecture(context.model));
-  // The gradient of the activation's output lives where that of its last input comes.
-  const Matrix<T> hidden_gradient = up_gradient(maps - 1);
+  if (weight_gradients != nullptr) down_weight<T>(context, *weight_gradients, at, work, memory);
+  const Matrix<T> hidden_gradient = memory.matrix(work.hidden, hidden);
   linear_backward_input<T>(space, hidden_gradient, down, weights.down.weight);
   if (maps == 2) {
     swiglu_backward<T>(space, flatten(up_gradient(0)), flatten(up_gradient(1)), flatten(hidden_gradient), flatten(up(0)),
@@ -119,26 +163,21 @@ void mlp_branch_backward_input(const LayerContext& context, int block, const Mlp
   } else {
     gelu_backward<T>(space, flatten(up_gradient(0)), flatten(hidden_gradient), flatten(up(0)));
   }
+  if (weight_gradients != nullptr) up_weights<T>(context, *weight_gradients, at, work, memory);
   const Matrix<T> norm_gradient = memory.matrix(work.norm, width);
   for (int map = 0; map < maps; ++map) {
     linear_backward_input<T>(space, norm_gradient, up_gradient(map), weights.up[map].weight, map > 0);
   }
+  if (weight_gradients != nullptr) norm_weight<T>(context, *weight_gradients, at, work, memory);
   norm_backward_input<T>(context, weights.norm, at.norm, memory, memory.matrix(at.input, width), norm_gradient, gradient, true);
 }
 
 template <class T>
 void mlp_branch_backward_weight(const LayerContext& context, const MlpTensors<Compute<T>>& gradients, const MlpActivations& at,
                                 const MlpGradients& work, const BlockMemory<T>& memory) {
-  const int width = context.model.width, hidden = at.features;
-  linear_backward_weight<T>(context.space, gradients.down.weight, gradients.down.bias, memory.matrix(work.down, width),
-                            trained_columns<T>(context.space, work, memory, memory.matrix(at.hidden, hidden)));
-  for (int map = 0; map < up_maps(architecture(context.model)); ++map) {
-    linear_backward_weight<T>(context.space, gradients.up[map].weight, gradients.up[map].bias,
-                              trained_columns<T>(context.space, work, memory, memory.matrix(work.up[map], hidden)),
-                              memory.matrix(at.norm.out, width));
-  }
-  norm_backward_weight<T>(context, gradients.norm, at.norm, memory, memory.matrix(at.input, width),
-                          memory.matrix(work.norm, width));
+  down_weight<T>(context, gradients, at, work, memory);
+  up_weights<T>(context, gradients, at, work, memory);
+  norm_weight<T>(context, gradients, at, work, memory);
 }
 
 #define MINIPIPE_INSTANTIATE(T)                                                                                           \
@@ -147,7 +186,8 @@ void mlp_branch_backward_weight(const LayerContext& context, const MlpTensors<Co
   template void mlp_branch_forward<T>(const LayerContext&, int, const MlpTensors<T>&, const MlpActivations&,              \
                                       const BlockMemory<T>&, Matrix<T>);                                                  \
   template void mlp_branch_backward_input<T>(const LayerContext&, int, const MlpTensors<T>&, const MlpActivations&,       \
-                                             const MlpGradients&, const BlockMemory<T>&, Matrix<T>);                      \
+                                             const MlpGradients&, const BlockMemory<T>&, Matrix<T>,                       \
+                                             const MlpTensors<Compute<T>>*);                                              \
   template void mlp_branch_backward_weight<T>(const LayerContext&, const MlpTensors<Compute<T>>&, const MlpActivations&,  \
                                               const MlpGradients&, const BlockMemory<T>&);
 MINIPIPE_INSTANTIATE(float)

@@ -42,6 +42,7 @@ MlpActivations mlp_activations(BlockLayout& layout, const ModelConfig& model, co
 struct MlpGradients {
   Place norm;        // [R, C]
   UpMaps<Place> up;  // [R, F]
+  Place hidden;      // [R, F]: the activation's output, needed within the input half only
   Place down;        // [R, C]
   // Only these hidden features are trained (empty: all): the gradients' tensors are [f, C], [f] and [C, f].
   std::vector<FeatureRun> trained = {};
@@ -49,6 +50,9 @@ struct MlpGradients {
 };
 MlpGradients mlp_gradients(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
                            const BlockShare& share = {});
+// For a backward whose weight half is done with its input half: they lie on the activations, except for one [R, C].
+MlpGradients mlp_gradients_in_place(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
+                                    const MlpActivations& at, const BlockShare& share = {});
 
 // From the input to the activation's output: all that the backward needs.
 template <class T>
@@ -59,10 +63,12 @@ template <class T>
 void mlp_branch_forward(const LayerContext& context, int block, const MlpTensors<T>& weights, const MlpActivations& at,
                         const BlockMemory<T>& memory, Matrix<T> out);
 
-// `gradient` [R, C]: on entry that of the output, on return that of the input. Fills the places of `work`.
+// `gradient` [R, C]: on entry that of the output, on return that of the input. Fills the places of `work`. With
+// `weight_gradients` the weight half is done, too, each layer's before anything that it reads may be overwritten.
 template <class T>
 void mlp_branch_backward_input(const LayerContext& context, int block, const MlpTensors<T>& weights, const MlpActivations& at,
-                               const MlpGradients& work, const BlockMemory<T>& memory, Matrix<T> gradient);
+                               const MlpGradients& work, const BlockMemory<T>& memory, Matrix<T> gradient,
+                               const MlpTensors<Compute<T>>* weight_gradients = nullptr);
 
 // Adds to the parameters' gradients, from the slot and the workspace alone.
 template <class T>

@@ -17,6 +17,8 @@ class Layout {
     return offset;
   }
   std::size_t end() const { return end_; }
+  // What comes next lies behind the other layout, too.
+  void go_behind(const Layout& other) { end_ = end_ < other.end_ ? other.end_ : end_; }
 
  private:
   std::size_t end_ = 0;

@@ -61,7 +61,7 @@ void initialise(const ExecutionSpace& space, const Vector<float>& buffer, const 
 struct StoreSizes {
   std::int64_t parameters, gradients, first_moment, second_moment;
   std::array<std::int64_t, 2> layer_weights{}, layer_gradients{};
-  std::int64_t evaluation = 0;
+  std::int64_t evaluation = 0;  // of memory of its own
 
   StoreSizes(const ReplicaLayout& layout, const OptimizerLayout& optimizer)
       : parameters(layout.parameter_floats),
@@ -77,6 +77,7 @@ struct StoreSizes {
       const bool block = l > 0 && l + 1 < count;
       if (layout.options.sdp() && (sharded || block)) grow(evaluation, layout.full_layer_floats[l]);
     }
+    if (evaluation <= std::max(layer_weights[0], layer_weights[1])) evaluation = 0;
   }
 };
 
@@ -135,6 +136,11 @@ void ParameterStore::initialise_shards(const ExecutionSpace& space, const ModelC
       }
     }
   }
+}
+
+Vector<float> ParameterStore::evaluation_buffer() const {
+  if (evaluation_buffer_.size() > 0 || !layout_.options.sdp()) return evaluation_buffer_;
+  return layer_weights_[layer_weights_[1].size() > layer_weights_[0].size() ? 1 : 0];
 }
 
 std::shared_ptr<const void> ParameterStore::share_arrays() const {

@@ -96,8 +96,9 @@ class ParameterStore {
   const std::array<OwnedVector<float>, 2>& layer_gradient_buffers() const { return layer_gradients_; }
   // Keeps the arrays that are exchanged allocated.
   std::shared_ptr<const void> share_arrays() const;
-  // For the full tensors of a layer: of any layer with SDP and shards, of any block with SDP, else empty.
-  Vector<float> evaluation_buffer() const { return evaluation_buffer_; }
+  // For the full tensors of a layer: of any layer with SDP and shards, of any block with SDP, else empty. It is the memory of
+  // one of layer_weight_buffers() where those are large enough: then no layer is to be gathered in it meanwhile.
+  Vector<float> evaluation_buffer() const;
 
   // Every element of the model's tensors, values and moments, is in owned_parts() of exactly one replica. all_parts() is what
   // this replica must be given when a checkpoint is loaded.

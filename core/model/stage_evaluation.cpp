@@ -40,7 +40,7 @@ void KokkosStage::Passes<T>::run_full_forward(BatchSource& from, int input, int 
   load_batch(from, 0);
   const bool own = layout.evaluation_memory > 0;
   const Vector<float> floats = own ? Vector<float>(evaluation_memory) : Vector<float>(activations.memory());
-  const BlockMemory<T> all{floats, {}, {}, rows()};
+  const BlockMemory<T> all{floats, workspace(0), scratch, rows()};
   const int width = options.model.width;
   const Matrix<T> stream = all.matrix({Lifetime::kept, 0}, width);  // the input of every block and of the head
   const auto output_of = [&](int b) {

@@ -21,10 +21,17 @@ BlockLayout empty_layout(Precision precision) {
   return layout;
 }
 
+// A sharded tied head cannot compute them again: it never has its norm and its matrix at the same time.
+HeadLogits head_logits(const KokkosStageOptions& options) {
+  const bool apart = options.model.tied && options.layers.embedding && options.replication.sharded();
+  return options.recompute == Recompute::block && !options.split_backward && !apart ? HeadLogits::again : HeadLogits::kept;
+}
+
 }  // namespace
 
 StageLayout::StageLayout(const KokkosStageOptions& options)
-    : shares(block_shares(options.model, options.layers, options.replication)) {
+    : shares(block_shares(options.model, options.layers, options.replication)),
+      whole_blocks(options.recompute == Recompute::block && !options.split_backward) {
   const ModelConfig& model = options.model;
   const TrainShape& shape = options.shape;
   const StageLayers& layers = options.layers;
@@ -45,12 +52,18 @@ StageLayout::StageLayout(const KokkosStageOptions& options)
     layout.scratch = {};
   };
   for (int b = 0; b < layers.blocks; ++b) {
-    blocks.push_back(block_activations(layout, model, shape, options.recompute, shares[b]));
-    block_gradients.push_back(core::block_gradients(layout, model, shape, shares[b]));
+    if (whole_blocks) {
+      const BlockPlaces places = whole_block_places(layout, model, shape, shares[b]);
+      blocks.push_back(places.activations);
+      block_gradients.push_back(places.gradients);
+    } else {
+      blocks.push_back(block_activations(layout, model, shape, options.recompute, shares[b]));
+      block_gradients.push_back(core::block_gradients(layout, model, shape, shares[b]));
+    }
     next_layer();
   }
   if (layers.head) {
-    head = head_activations(layout, model, shape);
+    head = head_activations(layout, model, shape, head_logits(options));
     head_gradient = core::head_gradient(layout, model, shape);
   }
   next_layer();
@@ -75,11 +88,18 @@ StageLayout::StageLayout(const KokkosStageOptions& options)
 
 void StageLayout::plan_evaluation(const KokkosStageOptions& options) {
   const TrainShape& shape = options.shape;
+  const bool again = options.recompute == Recompute::block;
   BlockLayout block = empty_layout(options.precision), last = block;
-  if (options.layers.blocks > 0) evaluation_block = block_activations(block, options.model, shape);
+  if (options.layers.blocks > 0) {
+    evaluation_block = block_activations(block, options.model, shape, again ? Recompute::block : Recompute::none);
+  }
   if (options.layers.head) {
     // Its input is where the blocks' is: both are first.
-    evaluation_head = head_activations(last, options.model, shape);
+    evaluation_head = head_activations(last, options.model, shape, again ? HeadLogits::again : HeadLogits::once);
+  }
+  for (const BlockLayout& layout : {block, last}) {
+    workspace_floats = std::max(workspace_floats, layout.workspace.end());
+    scratch_floats = std::max(scratch_floats, layout.scratch.end());
   }
   evaluation_floats = std::max(block.slot.end(), last.slot.end());
   const std::size_t slots = static_cast<std::size_t>(options.activation_slots) * slot_floats;

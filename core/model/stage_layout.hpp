@@ -23,7 +23,8 @@ struct StageLayout {
   std::vector<BlockShare> shares;
 
   // SDP evaluates the full model: one block's activations, which all blocks share and then the head, in the memory of the
-  // slots if they fit there, else in memory of their own.
+  // slots if they fit there, else in memory of their own. With recomputed blocks only the input is there; the rest lies in a
+  // workspace and scratch memory, as in a pass.
   BlockActivations evaluation_block{};
   HeadActivations evaluation_head{};
   std::size_t evaluation_floats = 0;
@@ -38,6 +39,7 @@ struct StageLayout {
   // backwards, its blocks lying on each other; with a split backward one per slot, because they wait there.
   std::size_t gradient = 0;  // [R, C] that runs down the layers; on the first stage only: others write it to the message
   std::vector<BlockGradients> block_gradients;
+  bool whole_blocks = false;  // see whole_block_places
   Place head_gradient{};
   std::size_t workspace_floats = 0;
   std::int64_t workspaces = 1;

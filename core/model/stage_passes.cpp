@@ -117,21 +117,42 @@ void KokkosStage::Passes<T>::run_backward_input(int slot, int gradient_input, in
       layers().embedding ? running_gradient(slot) : message(options.messages.gradient_out, gradient_output);
   if (layers().head) {
     const float scale = static_cast<float>(1.0 / (static_cast<double>(rows()) * static_cast<double>(options.window)));
+    const bool logits_again = layout.head.kind == HeadLogits::again;
     weights_of.next();
+    if (logits_again) gradient_begins(StageLayerNumbers::head(layers()));
     head_backward_logits<T>(context, with.head, layout.head, layout.head_gradient, memory(slot), targets(slot), scale,
-                            token_losses);
+                            token_losses, gradients.head.weight);
     if (tied_head()) weights_of.next();
     head_backward_norm<T>(context, with.head, layout.head, layout.head_gradient, memory(slot), gradient);
     progress();
-    if (whole) head_weight(slot);
+    if (logits_again) {
+      head_norm_backward_weight<T>(context, gradients.head, layout.head, layout.head_gradient, memory(slot));
+      gradient_done(StageLayerNumbers::head(layers()), last_of_window());
+    } else if (whole) {
+      head_weight(slot);
+    }
   } else {
     copy<T>(space, flatten(gradient), flatten(message(options.messages.gradient_in, gradient_input)));
   }
   for (int b = layers().blocks - 1; b >= 0; --b) {
     weights_of.next();
-    if (layout.shares[b].any()) {
-      block_backward_input<T>(context, layers().first_block + b, with.blocks[b], layout.blocks[b], layout.block_gradients[b],
-                              memory(slot), gradient);
+    const int layer = StageLayerNumbers::block(b), number = layers().first_block + b;
+    const bool any = layout.shares[b].any();
+    if (layout.whole_blocks) {
+      gradient_begins(layer);
+      if (any) {
+        whole_backward_others<T>(context, number, with.blocks[b], gradients.blocks[b], layout.blocks[b],
+                                 layout.block_gradients[b], memory(slot), gradient);
+        progress();
+        whole_backward_attention<T>(context, number, with.blocks[b], gradients.blocks[b], layout.blocks[b],
+                                    layout.block_gradients[b], memory(slot), gradient);
+      }
+      gradient_done(layer, last_of_window());
+      continue;
+    }
+    if (any) {
+      block_backward_input<T>(context, number, with.blocks[b], layout.blocks[b], layout.block_gradients[b], memory(slot),
+                              gradient);
       progress();
     }
     if (whole) block_weight(b, slot);

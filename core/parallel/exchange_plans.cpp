@@ -35,8 +35,10 @@ struct Builder {
   const ReplicaOptions& options;
   int me = options.replica;
 
-  // A plan without parts if this replica does not hold the bucket. `alone`: as if it were the only holder.
-  ReducePlan reduce(const Bucket& bucket, const Pieces& source, const Pieces* shard, bool all, bool alone) const {
+  // A plan without parts if this replica does not hold the bucket. `alone`: as if it were the only holder. Of every shard only
+  // part number `part` of `parts`.
+  ReducePlan reduce(const Bucket& bucket, const Pieces& source, const Pieces* shard, bool all, bool alone, int part = 0,
+                    int parts = 1) const {
     ReducePlan plan;
     if (bucket.number_of(me) < 0) {
       return plan;
@@ -45,21 +47,26 @@ struct Builder {
     plan.number = alone ? 0 : bucket.number_of(me);
     plan.all = all;
     plan.add = shard != nullptr;
-    const auto begin = [&](int h) { return alone ? h * bucket.floats : bucket.shard_begin(h); };
-    const std::int64_t own = begin(plan.number + 1) - begin(plan.number);
     const auto peers = static_cast<std::int64_t>(plan.holders.size()) - 1;
     if (peers == 0) {
+      if (part > 0) return {};
       // No message: only the scale.
       plan.parts.push_back(MessagePart{source, bucket.floats, -1});
       plan.result = shard != nullptr ? *shard : source;
       return plan;
     }
+    const auto begin = [&](int h, int of_part) {
+      const std::int64_t first = bucket.shard_begin(h), end = bucket.shard_end(h), lines = (end - first + 15) / 16;
+      return std::min(end, first + 16 * (lines * of_part / parts));
+    };
     for (int h = 0; h <= peers; ++h) {
-      plan.parts.push_back(make_part(source, begin(h), begin(h + 1), plan.slot_floats));
+      plan.parts.push_back(make_part(source, begin(h, part), begin(h, part + 1), plan.slot_floats));
     }
-    plan.result = shard != nullptr ? *shard : merged(cut(source, begin(plan.number), begin(plan.number + 1)));
+    const std::int64_t from = begin(plan.number, part), to = begin(plan.number, part + 1);
+    const std::int64_t start = bucket.shard_begin(plan.number);
+    plan.result = merged(shard != nullptr ? cut(*shard, from - start, to - start) : cut(source, from, to));
     plan.received = plan.slot_floats;
-    plan.slot_floats += peers * own;
+    plan.slot_floats += peers * (to - from);
     return plan;
   }
 
@@ -142,8 +149,12 @@ ExchangePlans::ExchangePlans(const ExchangeLayout& layout) {
                                                       ? 0
                                                       : bucket.shard_end(bucket.number_of(options.replica)) -
                                                             bucket.shard_begin(bucket.number_of(options.replica)));
-    gradients.push_back(
-        build.reduce(bucket, bucket.gradients, reduces_layer_buffers(options) ? &shard : nullptr, all_reduce, averaging));
+    std::vector<ReducePlan>& sums = gradients.emplace_back();
+    const int parts = options.sharded() ? transfers_in_flight : 1;
+    for (int part = 0; part < parts; ++part) {
+      sums.push_back(build.reduce(bucket, bucket.gradients, reduces_layer_buffers(options) ? &shard : nullptr, all_reduce,
+                                  averaging, part, parts));
+    }
     averages.push_back(averaging ? build.reduce(bucket, bucket.parameters, nullptr, true, false) : ReducePlan{});
     if (options.mode == ReplicaMode::zero1) {
       weights.push_back(build.shards(bucket, bucket.holders, bucket.parameters, bucket.parameters, false));
@@ -170,7 +181,8 @@ ExchangePlans::ExchangePlans(const ExchangeLayout& layout) {
       }
     }
   }
-  reduce_slot_floats = std::max(most(gradients), most(averages));
+  reduce_slot_floats = most(averages);
+  for (const std::vector<ReducePlan>& sums : gradients) reduce_slot_floats = std::max(reduce_slot_floats, most(sums));
   gather_slot_floats = most(weights);
   for (std::size_t l = 0; l < layers.size(); ++l) {
     gather_slot_floats = std::max({gather_slot_floats, most(layers[l]), most(evaluation[l])});

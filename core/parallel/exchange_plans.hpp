@@ -13,7 +13,7 @@ namespace minipipe::core {
 // wait for the slowest holder. More would cost memory and no longer hide anything.
 inline constexpr int transfers_in_flight = 3;
 
-// A sum over the holders of a bucket, each of which forms that of its own shard.
+// A sum over the holders of a bucket, or of a part of it: each holder forms that of its own shard, or of a part of that.
 struct ReducePlan {
   std::vector<int> holders;
   int number = 0;                  // of this replica
@@ -43,7 +43,9 @@ struct GatherPlan {
 struct ExchangePlans {
   explicit ExchangePlans(const ExchangeLayout& layout);
 
-  std::vector<ReducePlan> gradients;
+  // A sharded bucket is a whole layer, so its sum goes in as many parts as there are transfers under way: staging memory is
+  // then that of the largest layer, not of several. Others are one part.
+  std::vector<std::vector<ReducePlan>> gradients;
   std::vector<ReducePlan> averages;
   std::vector<GatherPlan> weights;              // zero1's gather, or the refresh of backward masking
   std::vector<std::vector<GatherPlan>> layers;  // sharded

@@ -98,9 +98,12 @@ ReplicaExchange::ReplicaExchange(const ExchangeLayout& layout, const ExchangePla
                            const Vector<float>& to) {
       return plan.holders.empty() ? nullptr : std::make_unique<BucketReduce>(plan, use, from, to);
     };
-    gradients_.push_back(
-        reduce(plans.gradients[b], gradient, gradients_of(layout, arrays_, buckets_[b]),
-               reduces_layer_buffers(options_) ? arrays_.gradients : gradients_of(layout, arrays_, buckets_[b])));
+    // Parts have one tag: only their first messages use it, which start in the same order on all holders.
+    Reduces& parts = gradients_.emplace_back();
+    for (const ReducePlan& plan : plans.gradients[b]) {
+      parts.push_back(reduce(plan, gradient, gradients_of(layout, arrays_, buckets_[b]),
+                             reduces_layer_buffers(options_) ? arrays_.gradients : gradients_of(layout, arrays_, buckets_[b])));
+    }
     averages_.push_back(reduce(plans.averages[b], average, arrays_.parameters, arrays_.parameters));
     weights_.push_back(gather(plans.weights[b], tag_of(b, Phase::weights),
                               options_.sdp() ? TrafficPurpose::refresh : TrafficPurpose::parameter_gather, arrays_.parameters,

@@ -91,6 +91,7 @@ class ReplicaExchange : public LayerExchange {
                   const ExecutionSpace& space, Scale scale, int tag_base);
 
   void begin_sum(std::size_t bucket);
+  bool sum_pending(std::size_t bucket) const;
   void begin_fetch(int layer);
   bool layer_complete(int layer) const;
   bool refreshes(std::int64_t update) const;
@@ -104,8 +105,9 @@ class ReplicaExchange : public LayerExchange {
   ReplicaLink link_;
   int norm_tag_ = 0;
 
-  // Transfers by bucket, and by layer and bucket; null: none on this replica. They outlive the queues.
-  Reduces gradients_;
+  // Transfers by bucket (gradients: and part of it), and by layer and bucket; null: none on this replica. They outlive the
+  // queues.
+  std::vector<Reduces> gradients_;
   Reduces averages_;
   Gathers weights_;
   std::vector<Gathers> layers_;

@@ -1,4 +1,5 @@
 // Gradients: sums over holders, begun while the backward still runs.
+#include <algorithm>
 #include <string>
 
 #include "core/kernels/elementwise.hpp"
@@ -8,14 +9,20 @@
 namespace minipipe::core {
 
 void ReplicaExchange::begin_sum(std::size_t bucket) {
-  BucketReduce* sum = gradients_[bucket].get();
   begun_[bucket] = 1;
-  if (sum == nullptr) {
-    return;
+  for (const auto& sum : gradients_[bucket]) {
+    if (sum == nullptr) {
+      continue;
+    }
+    sum->set_scale(scale_(sum->plan().holders, update_));
+    sums_.push(*sum);
+    gradients_under_way_.begin();
   }
-  sum->set_scale(scale_(sum->plan().holders, update_));
-  sums_.push(*sum);
-  gradients_under_way_.begin();
+}
+
+bool ReplicaExchange::sum_pending(std::size_t bucket) const {
+  const Reduces& parts = gradients_[bucket];
+  return std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part != nullptr && part->pending(); });
 }
 
 void ReplicaExchange::gradient_begins(int layer) {
@@ -25,7 +32,7 @@ void ReplicaExchange::gradient_begins(int layer) {
   // Layers whose gradients are formed in the same buffer.
   const auto read = [&] {
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      if (buckets_[b].first_layer % 2 == layer % 2 && gradients_[b] != nullptr && gradients_[b]->pending()) {
+      if (buckets_[b].first_layer % 2 == layer % 2 && sum_pending(b)) {
         return false;
       }
     }

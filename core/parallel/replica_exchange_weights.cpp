@@ -48,6 +48,12 @@ void ReplicaExchange::fetch(int layer, int next) {
 }
 
 void ReplicaExchange::assemble(int layer, const Vector<float>& target) {
+  for (const int fetched : gathered_) {
+    if (fetched >= 0) {
+      wait_for([&] { return layer_complete(fetched); }, sums_, gathers_);
+    }
+  }
+  forget_fetched();
   const Gathers& gathers = evaluation_[static_cast<std::size_t>(layer)];
   for (const auto& transfer : gathers) {
     if (transfer != nullptr) {

@@ -101,8 +101,10 @@ void add_exchange(Sent& sent, const KokkosStageOptions& options, std::int64_t up
     return period > 0 ? static_cast<double>(updates / period) / static_cast<double>(updates) : 0.0;
   };
   const double sums = reduces_layer_buffers(replication) ? static_cast<double>(options.window) : 1.0;
-  for (const ReducePlan& plan : plans.gradients) {
-    add_sum(sent, plan, sums, TrafficPurpose::reduce_scatter, TrafficPurpose::all_gather);
+  for (const auto& parts : plans.gradients) {
+    for (const ReducePlan& plan : parts) {
+      add_sum(sent, plan, sums, TrafficPurpose::reduce_scatter, TrafficPurpose::all_gather);
+    }
   }
   for (const ReducePlan& plan : plans.averages) {
     add_sum(sent, plan, share_of_updates(replication.average_period), TrafficPurpose::average, TrafficPurpose::average);

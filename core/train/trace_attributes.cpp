@@ -12,7 +12,7 @@
 
 namespace minipipe::core {
 
-TraceAttributes trace_attributes(const Deck& deck, const Place& place, const BuildInfo& build) {
+TraceAttributes trace_attributes(const Deck& deck, const Place& place, const BuildInfo& build, const HostShare& share) {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
   std::ostringstream kokkos;
@@ -25,7 +25,9 @@ TraceAttributes trace_attributes(const Deck& deck, const Place& place, const Bui
                              {"ranks", std::to_string(place.ranks)},
                              {"stages", std::to_string(place.stages())},
                              {"replicas", std::to_string(place.replicas)},
-                             {"host", host}};
+                             {"host", host},
+                             {"host_ranks", std::to_string(share.ranks)},
+                             {"host_cores", std::to_string(share.cores)}};
   if (deck.parallel.mode == "sdp") attributes["masks"] = masks_text(deck, place.stages());
   if (deck.case_number >= 0) {
     attributes["case"] = std::to_string(deck.case_number);

@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "core/comm/agreement.hpp"
+#include "core/comm/host_share.hpp"
 #include "core/deck/parse.hpp"
 #include "core/deck/print.hpp"
 #include "core/deck/rules.hpp"
@@ -46,9 +47,10 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
   agree(comm_.get(), [&] { pipeline_->join_replicas(replicas_.get()); });
   agree(comm_.get(), [&] { restore(); });
   if (place_.rank == 0) std::cout << notes_ << std::flush;
+  const HostShare share = host_share(comm_.get());
   agree(comm_.get(), [&] {
     if (place_.rank != 0) return;
-    trace_ = std::make_unique<TraceWriter>(folder_.trace(), trace_attributes(deck_, place_, build_), first_update_ > 0);
+    trace_ = std::make_unique<TraceWriter>(folder_.trace(), trace_attributes(deck_, place_, build_, share), first_update_ > 0);
     if (first_update_ > 0) trace_->truncate_to(first_update_, logged_before_);
   });
 }

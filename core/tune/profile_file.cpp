@@ -140,6 +140,24 @@ ProfileCase read_case(const Reader& reader, const json& value, const std::string
   return result;
 }
 
+ProfileGrowth read_growth(const Reader& reader, const json& root, const std::string& pattern) {
+  const auto optional = [&](const std::string& key) { return root.contains(key) ? reader.number(root[key], key) : 0; };
+  ProfileGrowth growth;
+  growth.width = optional("width");
+  growth.sequence = optional("sequence");
+  growth.latency_ms = optional("communication_ms");
+  const double gb_per_s = optional("link_gb_per_s");
+  if (gb_per_s > 0) growth.transfer_ms = optional("message_bytes") / (1e6 * gb_per_s);
+  growth.exchange_gb_per_s = optional("exchange_gb_per_s");
+  growth.exchange_latency_ms = optional("exchange_latency_ms");
+  const Table shares = reader.table("attention_share", false);
+  for (const auto& [symbol, share] : shares) {
+    if (share > 1) reader.fail(std::string("attention_share.") + symbol, "is above 1; it is a share of the layer's time");
+  }
+  for (const char symbol : pattern) growth.attention_share.push_back(entry(shares, symbol, 0));
+  return growth;
+}
+
 }  // namespace
 
 ProfileFile parse_profile(const std::string& text, const std::string& file) {
@@ -167,6 +185,14 @@ ProfileFile parse_profile(const std::string& text, const std::string& file) {
                "activation_units",
                "activation_bytes",
                "parameter_bytes",
+               "gradient_bytes",
+               "attention_share",
+               "width",
+               "sequence",
+               "message_bytes",
+               "link_gb_per_s",
+               "exchange_gb_per_s",
+               "exchange_latency_ms",
                "machine",
                "total_work_ticks",
                "lower_bound_ticks",
@@ -186,10 +212,12 @@ ProfileFile parse_profile(const std::string& text, const std::string& file) {
   const Table units = reader.table("activation_units", false);
   const Table activations = reader.table("activation_bytes", false);
   const Table parameters = reader.table("parameter_bytes", false);
+  const Table gradients = reader.table("gradient_bytes", false);
   const auto costs = [&](char symbol, double default_units) {
     return schedules::LayerCosts{entry(times[0], symbol, 0),    entry(times[1], symbol, 0),
                                  entry(times[2], symbol, 0),    entry(units, symbol, default_units),
-                                 entry(activations, symbol, 0), entry(parameters, symbol, 0)};
+                                 entry(activations, symbol, 0), entry(parameters, symbol, 0),
+                                 entry(gradients, symbol, 0)};
   };
   ProfileFile result;
   schedules::CostProfile& profile = result.profile;
@@ -210,7 +238,8 @@ ProfileFile parse_profile(const std::string& text, const std::string& file) {
   }
   profile.embedding = costs('E', 0);
   profile.head = costs('L', 0);
-  if (root.contains("communication_ms")) profile.link = reader.number(root["communication_ms"], "communication_ms");
+  result.growth = read_growth(reader, root, profile.pattern);
+  profile.link = result.growth.latency_ms + result.growth.transfer_ms;
   if (root.contains("devices")) result.devices = reader.whole(root["devices"], "devices", 1);
   if (root.contains("microbatches")) result.microbatches = reader.whole(root["microbatches"], "microbatches", 1);
   result.machine = reader.text(root, "machine");

@@ -3,6 +3,7 @@
 #
 # Set from outside, all optional:
 #   MINIPIPE           the program                                    (build/release/minipipe)
+#   MINIPIPE_ARGUMENTS block.key=value ..., before those of the command line (none)
 #   MINIPIPE_MACHINE   a file to source first, see jobs/machines/     (none)
 #   MINIPIPE_MODULES   modules to load, separated by spaces           (none)
 #   MINIPIPE_LAUNCHER  srun | mpirun | flux                           (what the batch system has)
@@ -65,16 +66,20 @@ launch() { # RANKS COMMAND...
 launch_until_done() { # RANKS COMMAND...
   local status ranks=$1
   shift
+  asked=0
   # USR1 is ignored until the program listens and after it has ended its work: it must not kill what is nearly done.
   # shellcheck disable=SC2016
   launch "$ranks" bash -c 'trap "" USR1; exec "$@"' rank "$@" &
   local child=$!
   # The launcher is a child of the subshell that `launch &` made.
-  trap 'say "signal USR1: asking the program for a checkpoint"; pkill -USR1 -P "$child" || kill -USR1 "$child"' USR1
+  trap 'asked=$((asked + 1)); say "signal USR1: asking the program for a checkpoint"; pkill -USR1 -P "$child" || kill -USR1 "$child"' USR1
+  # A signal ends `wait`, not the child, whose status is kept for the next `wait`.
+  local before
   while :; do
+    before=$asked
     wait "$child"
     status=$?
-    kill -0 "$child" 2> /dev/null || break
+    [ "$before" != "$asked" ] || break
   done
   trap '' USR1
   return $status
@@ -121,6 +126,10 @@ train_once() { # LEFT RANKS DECK ARGUMENT...
   launch_until_done "$ranks" "$minipipe" train "$@" run.resume=latest output.progress=lines $limit
   status=$?
   if [ $status = 75 ] && is_done "$folder"; then status=0; fi
+  case $status in
+    0 | 2 | 3 | 75) ;;
+    *) say "status $status is not the program's: if MPI could not start under $launcher${mpi:+ --mpi=$mpi}, choose with MINIPIPE_MPI (srun --mpi=list names what there is) or MINIPIPE_LAUNCHER" ;;
+  esac
   if [ $status = 75 ] && [ "$before" = "$(newest_checkpoint "$folder")" ]; then
     die "$folder: stopped without a new checkpoint; nothing would be gained by starting again. Ask for more time, or lower checkpoint.interval or MINIPIPE_MARGIN"
   fi

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Shared by the scripts in jobs/: where things are, and how to say that something went wrong.
 # Sourced, not run. Sets: root (the checkout), cache (dependencies built from source), jobs_parallel.
 
@@ -30,16 +31,21 @@ configure_and_build() { # PRESET [TARGET...]
 
 minipipe=${MINIPIPE:-$root/build/release/minipipe}
 
-# Runs minipipe on N ranks bound to one core each where there are enough cores, else side by side on the cores there are.
-mpirun_minipipe() { # RANKS ARGUMENT...
-  local ranks=$1 options
-  shift
-  if [ "$ranks" -le "$(nproc)" ]; then
-    options=(--bind-to core)
+# The command that runs minipipe on N ranks, bound to one core each where there are enough cores, else side by side on the
+# cores there are: in the array launch_command.
+mpirun_command() { # RANKS
+  if [ "$1" -le "$(nproc)" ]; then
+    launch_command=(--bind-to core)
   else
-    options=(--oversubscribe --bind-to none)
+    launch_command=(--oversubscribe --bind-to none)
   fi
-  OMP_NUM_THREADS=1 OMP_PROC_BIND=false mpirun "${options[@]}" -n "$ranks" "$minipipe" "$@"
+  launch_command=(env OMP_NUM_THREADS=1 OMP_PROC_BIND=false mpirun "${launch_command[@]}" -n "$1" "$minipipe")
+}
+
+mpirun_minipipe() { # RANKS ARGUMENT...
+  mpirun_command "$1"
+  shift
+  "${launch_command[@]}" "$@"
 }
 
 # Runs one process with its threads on cores of their own.

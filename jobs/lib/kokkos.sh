@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154
 # Builds Kokkos and Kokkos Kernels from Debian's source package `trilinos` into the cache. Sourced by jobs/setup.sh.
 
 # Downloads the source package once and unpacks only the two folders that are used.

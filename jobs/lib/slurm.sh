@@ -85,6 +85,7 @@ stop_slurm() {
   for ((at = ${#slurm_pids[@]} - 1; at >= 0; --at)); do
     pid=${slurm_pids[at]}
     kill -TERM "$pid" 2> /dev/null
+    # shellcheck disable=SC2034
     for try in $(seq 50); do
       kill -0 "$pid" 2> /dev/null || break
       sleep 0.1

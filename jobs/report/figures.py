@@ -1,9 +1,14 @@
 """Pictures of runs. Each function returns a matplotlib figure, or None where the runs have nothing of the kind."""
 
 import numpy as np
+from matplotlib.lines import Line2D
 
 from report.run import smooth
-from report.style import COLOURS, HATCHES, legend_outside, line_styles, plt
+from report.style import COLOURS, HATCHES, ink_on, legend_outside, line_styles, plt
+from report.sweep import curve_styles
+
+
+PARTS = {"comm": "message buffers", "optimizer": "optimizer moments"}
 
 
 def number(value):
@@ -16,7 +21,8 @@ def losses(runs, names):
     if not chosen:
         return None
     figure, both = plt.subplots(1, 2, figsize=(10, 4.6), sharey=True, layout="constrained")
-    for (run, name), style in zip(chosen, line_styles(len(chosen))):
+    styles = curve_styles([run for run, _ in chosen]) or line_styles(len(chosen))
+    for (run, name), style in zip(chosen, styles):
         at = np.searchsorted(run.trace["step"], run.validation_step)
         validated = len(run.validation_loss) > 1
         for axes, x in zip(both, (run.trace["tokens"] * 1e-6, run.trace["time_s"])):
@@ -30,12 +36,15 @@ def losses(runs, names):
     both[1].set_xlabel("time since the start of the run (s)")
     both[0].set_ylabel("loss (nats per token)")
     # The first updates would press everything else flat.
-    top = max(np.percentile(run.trace["loss"], 98) for run, _ in chosen)
+    top = max(np.percentile(run.trace["loss"], 94) for run, _ in chosen)
     low = min(run.trace["loss"].min() if len(run.validation_loss) > 1 else smooth(run.trace["loss"]).min() for run, _ in chosen)
     both[0].set_ylim(low - 0.03 * (top - low), top + 0.03 * (top - low))
     # At the right of both, or below the left one.
     handles, labels = both[0].get_legend_handles_labels()
-    legend_outside(both[0 if len(labels) <= 6 else 1], handles, labels)
+    if any(len(run.validation_loss) > 1 for run, _ in chosen):
+        handles.append(Line2D([], [], color="grey", linewidth=0.8))
+        labels.append("thin: training")
+    legend_outside(both[0 if len(labels) <= 6 else 1], handles, labels, columns=3)
     return figure
 
 
@@ -64,9 +73,16 @@ def throughput(runs, names):
     return figure
 
 
+def percent(share):
+    """Of a share: nothing where it is 0, and never 0 or 100 for what is neither."""
+    if not share:
+        return ""
+    return f"{100 * share:.0f}" if 0.01 <= share <= 0.99 or share == 1 else f"{100 * share:.2g}" if share < 0.5 else ">99"
+
+
 def gaps(run, name):
-    """Version gap by stage: the share of microbatches with each gap."""
-    if not run.gaps or not any(gap.sum() for gap in run.gaps):
+    """Version gap by stage: the share of microbatches with each gap; None if all are 0."""
+    if not any(gap[1:].any() for gap in run.gaps):
         return None
     largest = max(int(np.nonzero(gap)[0].max()) if gap.any() else 0 for gap in run.gaps)
     shares = np.zeros((len(run.gaps), largest + 1))
@@ -75,8 +91,8 @@ def gaps(run, name):
     figure, axes = plt.subplots(figsize=(5 + 0.4 * largest, 1.9 + 0.36 * len(run.gaps)), layout="constrained")
     image = axes.imshow(100 * shares, cmap="cividis", vmin=0, vmax=100, aspect="auto")
     for (stage, gap), share in np.ndenumerate(shares):
-        axes.text(gap, stage, f"{100 * share:.0f}" if share else "", ha="center", va="center",
-                  color="black" if share > 0.55 else "white", fontsize=9)
+        axes.text(gap, stage, percent(share), ha="center", va="center",
+                  color=ink_on(image.cmap(image.norm(100 * share))), fontsize=9)
     axes.set_xticks(range(largest + 1))
     axes.set_yticks(range(len(run.gaps)))
     axes.set_xlabel("version gap (updates between forward and backward)")
@@ -112,7 +128,7 @@ def bars_by_rank(run, name, parts, what):
     for at, (part, by_rank) in enumerate(parts.items()):
         values = np.array(by_rank) / factor
         axes.barh(ranks, values, left=before, color=COLOURS[at], hatch=HATCHES[at], edgecolor="white", linewidth=0.5,
-                  label=part.replace("_", " "))
+                  label=PARTS.get(part, part.replace("_", " ")))
         before += values
     if run.replicas > 1:
         axes.set_yticks(ranks, [f"{rank} (replica {rank * run.replicas // len(ranks)})" for rank in ranks])

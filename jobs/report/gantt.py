@@ -21,6 +21,15 @@ def window_of(events, stages, per_update):
     return (starts[first], starts[min(first + length, len(starts) - 1)]) if length > 0 else None
 
 
+WIDTH = 11  # inches of the picture
+FONT = 7  # points
+
+
+def fits(label, share):
+    """Has a box of this share of the picture's width room for the label? A digit is about 0.64 of the font size wide."""
+    return share * 0.93 * WIDTH * 72 > 0.64 * FONT * len(label) + 1
+
+
 def draw(axes, events, window, stages):
     begin, end = window
     numbered = False
@@ -29,9 +38,9 @@ def draw(axes, events, window, stages):
             continue
         left, right = max(start, begin), min(stop, end)
         axes.barh(stage, 1e3 * (right - left), left=1e3 * (left - begin), height=0.86, color=KINDS[kind][1], edgecolor="black", linewidth=0.4)
-        if right - left > 0.03 * (end - begin) and kind != "U":
+        if kind != "U" and fits(str(micro), (right - left) / (end - begin)):
             numbered = True
-            axes.text(1e3 * ((left + right) / 2 - begin), stage, str(micro), ha="center", va="center", fontsize=7)
+            axes.text(1e3 * ((left + right) / 2 - begin), stage, str(micro), ha="center", va="center", fontsize=FONT)
     axes.set_ylim(stages - 0.4, -0.6)
     axes.set_yticks(range(stages))
     axes.set_ylabel("stage")
@@ -45,7 +54,7 @@ def gantt(run, name):
     logs = [(title, timeline[title]) for title in ("predicted", "measured") if timeline.get(title)]
     if not logs:
         return None
-    figure, rows = plt.subplots(len(logs), 1, figsize=(11, (0.9 + 0.34 * run.stages) * len(logs) + 0.7), layout="constrained", squeeze=False)
+    figure, rows = plt.subplots(len(logs), 1, figsize=(WIDTH, (0.9 + 0.34 * run.stages) * len(logs) + 0.7), layout="constrained", squeeze=False)
     length = 0.0
     windows = []
     numbered = False

@@ -13,6 +13,17 @@ caption { text-align: left; padding: 0.3rem 0; color: #444; }
 """
 
 
+def write_whole(file, data):
+    """The file with this content, or, where there is no room for it, what was there before."""
+    temporary = file.with_name(f".{file.name}.tmp")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(file)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
 class Page:
     def __init__(self, title):
         self.title = title
@@ -30,12 +41,12 @@ class Page:
         body = "".join(f"<tr>{line}</tr>" for line in lines)
         self.parts.append(f"<table><caption>{html.escape(caption)}</caption><tr>{cells}</tr>{body}</table>")
 
-    def picture(self, file, what):
-        data = base64.b64encode(file.read_bytes()).decode()
-        self.parts.append(f'<img alt="{html.escape(what)}" src="data:image/png;base64,{data}">')
+    def picture(self, data, what):
+        """data: the bytes of a PNG file."""
+        self.parts.append(f'<img alt="{html.escape(what)}" src="data:image/png;base64,{base64.b64encode(data).decode()}">')
 
     def write(self, file):
-        file.write_text(
+        write_whole(file, (
             f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(self.title)}</title>'
             f"<style>{STYLE}</style></head><body><h1>{html.escape(self.title)}</h1>\n" + "\n".join(self.parts) + "\n</body></html>\n"
-        )
+        ).encode())

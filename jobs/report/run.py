@@ -41,6 +41,10 @@ class Run:
             raise Unreadable(f"{file}: cannot be read ({error.strerror}); the run has not ended, or this is no output folder") from error
         except ValueError as error:
             raise Unreadable(f"{file}: is not JSON ({error}); run the case again, or leave it out") from error
+        wanted = {"schedule": str, "ranks": int, "stages": int, "steps": int}
+        lacking = [key for key, kind in wanted.items() if not isinstance(self.summary, dict) or not isinstance(self.summary.get(key), kind)]
+        if lacking:
+            raise Unreadable(f"{file}: no summary of minipipe, without {', '.join(lacking)}; run the case again, or leave it out")
 
     def _read_trace(self, file):
         written = int(text(file.attrs.get("format", "1")))
@@ -53,6 +57,8 @@ class Run:
         self.deck = tomllib.loads(deck_text)
         self.version = f"{text(file.attrs.get('version', '?'))} ({text(file.attrs.get('git_hash', '?'))})"
         self.host = text(file.attrs.get("host", "?"))
+        self.host_ranks = int(text(file.attrs.get("host_ranks", "1")))
+        self.host_cores = int(text(file.attrs.get("host_cores", str(self.host_ranks))))
         self.trace = {name: file["trace"][name][...] for name in ("step", "tokens", "time_s", "loss", "lr")}
         self.validation_step = file["trace/val/step"][...]
         self.validation_loss = file["trace/val/loss"][...]
@@ -72,6 +78,11 @@ class Run:
     @property
     def emulated(self):
         return self.deck.get("emulate", {}).get("enabled", False)
+
+    @property
+    def crowded(self):
+        """Do ranks share cores, so that they wait for each other's time on a core? Emulated compute sleeps and needs none."""
+        return self.host_ranks > self.host_cores and not self.emulated
 
     @property
     def case(self):
@@ -127,8 +138,8 @@ class Run:
     @property
     def model_idle_share(self):
         """The bubble model: (N-1)/(m+N-1) of gpipe and 1f1b, 0 of PACI. None for other schedules, and where ranks hold several
-        stages, for which it says nothing."""
-        if self.summary["ranks"] != self.stages * self.replicas or self.stages == 1:
+        stages or share cores, for which it says nothing."""
+        if self.summary["ranks"] != self.stages * self.replicas or self.stages == 1 or self.crowded:
             return None
         if self.schedule == "paci":
             return 0.0

@@ -21,6 +21,21 @@ def line_styles(count):
     return [{"color": shades(0.88 * i / (count - 1)), "linestyle": DASHES[i % len(DASHES)]} for i in range(count)]
 
 
+def grid_styles(pairs):
+    """Colour by the first and dash by the second of each pair; None where there are more of either than can be told apart."""
+    first, second = (list(dict.fromkeys(pair[at] for pair in pairs)) for at in (0, 1))
+    if len(first) > len(COLOURS) or len(second) > len(DASHES):
+        return None
+    return [{"color": COLOURS[first.index(a)], "linestyle": DASHES[second.index(b)]} for a, b in pairs]
+
+
+def ink_on(colour):
+    """Black or white, whichever stands out more from a background colour (contrast of relative luminances, WCAG 2)."""
+    channels = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
+    luminance = 0.2126 * channels[0] + 0.7152 * channels[1] + 0.0722 * channels[2]
+    return "black" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "white"
+
+
 def legend_outside(axes, handles, labels, columns=2):
     """A legend that covers nothing: below the axes, or at their right where there are many entries."""
     if len(handles) <= 6:

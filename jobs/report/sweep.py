@@ -1,8 +1,10 @@
 """Runs of one sweep against the values they were swept over: pivot tables and heat maps."""
 
+import textwrap
+
 import numpy as np
 
-from report.style import plt
+from report.style import grid_styles, ink_on, plt
 
 # Name of the column, title with unit, form.
 METRICS = [
@@ -14,6 +16,23 @@ METRICS = [
     ("peak_mib", "memory of the rank that needs most (MiB)", "{:,.1f}"),
     ("sent_mib", "sent per update, mean of the ranks (MiB)", "{:,.2f}"),
 ]
+
+
+# What the axes of heat maps say beside the key.
+MEANINGS = {
+    "parallel.stages": "pipeline stages",
+    "parallel.data": "replicas",
+    "train.microbatches": "microbatches per update",
+    "train.microbatch_size": "sequences",
+    "train.sequence": "tokens per sequence",
+    "sdp.coverage": "share of the units held by a replica",
+    "emulate.link_latency_ms": "ms",
+    "run.steps": "updates",
+}
+
+
+def axis_label(key):
+    return f"{key} ({MEANINGS[key]})" if key in MEANINGS else key
 
 
 def metrics(run):
@@ -51,6 +70,27 @@ def axes_of(runs):
         else:
             found.append((key, values, []))
     return found
+
+
+def same_values(runs):
+    """Runs of which a pivot can show one only, since they have the same swept values: [[run, ...]]."""
+    found = {}
+    for run in runs:
+        if run.swept:
+            found.setdefault(tuple((key, hashable(value)) for key, value in sorted(run.swept.items())), []).append(run)
+    return [group for group in found.values() if len(group) > 1]
+
+
+def curve_styles(runs):
+    """Colour and dash of each run's line by its values on the two axes of the sweep; None where there are not two."""
+    if not runs or not all(run.swept for run in runs):
+        return None
+    axes = axes_of(runs)
+    if len(axes) != 2:
+        return None
+    first, second = sorted((axis[0] for axis in axes), key=lambda key: len({str(run.swept[key]) for run in runs}), reverse=True)
+    pair = [(hashable(run.swept[first]), hashable(run.swept[second])) for run in runs]
+    return grid_styles(pair)
 
 
 class Pivot:
@@ -114,15 +154,14 @@ def pivots(runs):
 def heat_map(pivot):
     figure, axes = plt.subplots(figsize=(3 + 0.9 * len(pivot.column_values), 2 + 0.6 * len(pivot.row_values)), layout="constrained")
     image = axes.imshow(np.ma.masked_invalid(pivot.cells), cmap="cividis", aspect="auto")
-    low, high = np.nanmin(pivot.cells), np.nanmax(pivot.cells)
     for (row, column), value in np.ndenumerate(pivot.cells):
-        dark = not np.isnan(value) and (high == low or (value - low) / (high - low) < 0.5)
-        axes.text(column, row, pivot.text(row, column), ha="center", va="center", color="white" if dark else "black")
+        ink = "black" if np.isnan(value) else ink_on(image.cmap(image.norm(value)))
+        axes.text(column, row, pivot.text(row, column), ha="center", va="center", color=ink)
     axes.set_xticks(range(len(pivot.column_values)), [str(value) for value in pivot.column_values])
     axes.set_yticks(range(len(pivot.row_values)), [str(value) for value in pivot.row_values])
-    axes.set_xlabel(pivot.column_key)
-    axes.set_ylabel(pivot.row_key)
-    axes.set_title("".join(f"{key} = {value}  " for key, value in pivot.fixed).strip(), fontsize=10)
+    axes.set_xlabel(axis_label(pivot.column_key))
+    axes.set_ylabel(axis_label(pivot.row_key))
+    axes.set_title("\n".join(textwrap.wrap(pivot.heading(), int(9 * figure.get_figwidth()))), fontsize=10)
     axes.grid(visible=False)
-    figure.colorbar(image, label=pivot.title)
+    figure.colorbar(image)
     return figure

@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
-#include "schedules/check/gaps.hpp"
 #include "schedules/error.hpp"
 #include "schedules/policy/rank_list.hpp"
+#include "schedules/policy/versions.hpp"
 
 namespace minipipe::schedules {
 namespace {
@@ -23,6 +23,10 @@ struct SimulatedStage {
   // When the messages of microbatch first + k are there.
   std::vector<double> activations;
   std::vector<double> gradients;
+  // By microbatch, the version its forward used; and what the result says of the stage.
+  std::vector<std::int64_t> forward_versions;
+  std::int64_t live = 0, peak = 0;
+  std::int64_t gaps = 0, gap_sum = 0, gap_max = 0;
 };
 
 struct SimulatedRank {
@@ -32,6 +36,7 @@ struct SimulatedRank {
   double running_until = 0;
   ActionLog log;
   double busy = 0;
+  std::int64_t live = 0, peak = 0;
 };
 
 class Simulation {
@@ -62,16 +67,30 @@ class Simulation {
       stage.state.segment_begin = stage.state.forwards;
       stage.state.segment_end = end;
     }
-    // All that ends at a time is finished before anybody decides what to start at that time.
-    wake_.push(now_);
+    for (SimulatedRank& rank : ranks_) {
+      if (rank.stages.empty()) continue;
+      const std::int64_t begin = stages_[static_cast<std::size_t>(rank.stages.front())].state.segment_begin;
+      rank.log.reserve(rank.log.size() +
+                       2 * rank.stages.size() * static_cast<std::size_t>(std::max<std::int64_t>(0, end - begin)));
+    }
+    for (std::size_t r = 0; r < ranks_.size(); ++r) wake_.emplace(now_, r);
+    // All that ends at a time is finished before anybody decides what to start at that time. Policies decide from what their
+    // own rank knows, so only ranks where something ended or arrived are asked.
     while (!wake_.empty()) {
-      now_ = wake_.top();
-      while (!wake_.empty() && wake_.top() == now_) wake_.pop();
-      for (SimulatedRank& rank : ranks_) {
+      now_ = wake_.top().first;
+      awake_.clear();
+      while (!wake_.empty() && wake_.top().first == now_) {
+        awake_.push_back(wake_.top().second);
+        wake_.pop();
+      }
+      // Grows while messages that take no time arrive.
+      for (std::size_t i = 0; i < awake_.size(); ++i) {
+        SimulatedRank& rank = ranks_[awake_[i]];
         if (rank.running && rank.running_until <= now_) complete(rank);
       }
-      for (SimulatedRank& rank : ranks_) {
-        for (std::size_t k = 0; k < rank.stages.size() && !rank.running; ++k) start(rank);
+      for (const std::size_t r : awake_) {
+        SimulatedRank& rank = ranks_[r];
+        for (std::size_t k = 0; k < rank.stages.size() && !rank.running; ++k) start(r);
       }
     }
     for (std::size_t s = 0; s < stages_.size(); ++s) {
@@ -88,17 +107,13 @@ class Simulation {
     for (SimulatedRank& rank : ranks_) {
       result.log.ranks.push_back(std::move(rank.log));
       result.busy.push_back(rank.busy);
+      result.rank_peak.push_back(rank.peak);
       busy += rank.busy;
     }
-    const Plan plan = result.log.plan();
-    for (const ActionList& list : plan.ranks) result.rank_peak.push_back(measure(list).peak_in_flight);
-    for (std::size_t s = 0; s < stages_.size(); ++s) {
-      const int stage = static_cast<int>(s);
-      const ListMeasures measures =
-          measure(only_stage(plan.ranks[static_cast<std::size_t>(placement_.rank_of(stage))], stage), options_);
-      result.peak_in_flight.push_back(measures.peak_in_flight);
-      result.gap_max.push_back(measures.gap_max);
-      result.gap_mean.push_back(measures.gap_mean);
+    for (const SimulatedStage& stage : stages_) {
+      result.peak_in_flight.push_back(stage.peak);
+      result.gap_max.push_back(stage.gap_max);
+      result.gap_mean.push_back(stage.gaps > 0 ? static_cast<double>(stage.gap_sum) / static_cast<double>(stage.gaps) : 0);
     }
     if (now_ > 0) result.bubble_share = 1 - busy / (static_cast<double>(ranks_.size()) * now_);
     return result;
@@ -122,7 +137,8 @@ class Simulation {
   }
 
   // Asks the stage whose turn it is.
-  void start(SimulatedRank& rank) {
+  void start(std::size_t r) {
+    SimulatedRank& rank = ranks_[r];
     const auto s = static_cast<std::size_t>(rank.stages[rank.turn]);
     rank.turn = (rank.turn + 1) % rank.stages.size();
     StageState& state = stages_[s].state;
@@ -135,8 +151,28 @@ class Simulation {
     rank.running = Action{*kind, state.stage, number_of(*kind, state)};
     rank.busy += cost;
     rank.running_until = now_ + cost;
-    wake_.push(rank.running_until);
+    wake_.emplace(rank.running_until, r);
     rank.log.push_back({*rank.running, now_, rank.running_until, state.updates});
+    account(rank, stages_[s], *rank.running);
+  }
+
+  // Activations are held from a forward's start to the start of the weight gradient.
+  void account(SimulatedRank& rank, SimulatedStage& stage, const Action& action) {
+    const int held = action.kind == Kind::forward                                            ? 1
+                     : action.kind == Kind::backward || action.kind == Kind::backward_weight ? -1
+                                                                                             : 0;
+    rank.peak = std::max(rank.peak, rank.live += held);
+    stage.peak = std::max(stage.peak, stage.live += held);
+    const std::int64_t now = stage.state.updates;
+    if (action.kind == Kind::forward) {
+      stage.forward_versions.push_back(version_used(options_, action.stage, action.kind, action.microbatch, now, 0));
+    } else if (action.kind == Kind::backward || action.kind == Kind::backward_input) {
+      const std::int64_t forward = stage.forward_versions[static_cast<std::size_t>(action.microbatch - first_)];
+      const std::int64_t gap = version_used(options_, action.stage, action.kind, action.microbatch, now, forward) - forward;
+      stage.gap_max = std::max(stage.gap_max, gap);
+      stage.gap_sum += gap;
+      ++stage.gaps;
+    }
   }
 
   void complete(SimulatedRank& rank) {
@@ -164,9 +200,14 @@ class Simulation {
   }
 
   void deliver(std::size_t from, std::size_t to, std::vector<double>& arrivals) {
+    const auto receiver = static_cast<std::size_t>(placement_.rank_of_stage[to]);
     const bool same = placement_.rank_of_stage[from] == placement_.rank_of_stage[to];
     arrivals.push_back(now_ + (same ? 0 : costs_.latency));
-    wake_.push(arrivals.back());
+    if (arrivals.back() > now_) {
+      wake_.emplace(arrivals.back(), receiver);
+    } else {
+      awake_.push_back(receiver);
+    }
   }
 
   double cost_of(Kind kind, std::size_t s) const {
@@ -207,7 +248,9 @@ class Simulation {
   std::int64_t first_;
   std::vector<SimulatedStage> stages_;
   std::vector<SimulatedRank> ranks_;
-  std::priority_queue<double, std::vector<double>, std::greater<>> wake_;
+  using Event = std::pair<double, std::size_t>;  // when, and the rank that has to be looked at
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> wake_;
+  std::vector<std::size_t> awake_;  // ranks of the events of now
   double now_ = 0;
 };
 

@@ -24,6 +24,7 @@ LayerCosts sum(LayerCosts a, const LayerCosts& b) {
   a.units += b.units;
   a.activation_bytes += b.activation_bytes;
   a.parameter_bytes += b.parameter_bytes;
+  a.gradient_bytes += b.gradient_bytes;
   return a;
 }
 
@@ -34,12 +35,13 @@ LayerCosts difference(LayerCosts a, const LayerCosts& b) {
   a.units -= b.units;
   a.activation_bytes -= b.activation_bytes;
   a.parameter_bytes -= b.parameter_bytes;
+  a.gradient_bytes -= b.gradient_bytes;
   return a;
 }
 
 void check(const LayerCosts& costs, const std::string& where) {
   for (const double value : {costs.forward, costs.backward_input, costs.backward_weight, costs.units, costs.activation_bytes,
-                             costs.parameter_bytes}) {
+                             costs.parameter_bytes, costs.gradient_bytes}) {
     if (value >= 0 && std::isfinite(value)) continue;
     throw InputError("profile: " + where + " has a cost of " + std::to_string(value) + "; costs must be 0 or more");
   }
@@ -110,6 +112,10 @@ double lower_bound(const CostProfile& profile, int devices, int microbatches) {
 }
 
 std::vector<int> uniform_partition(int layers, int stages) {
+  if (stages < 1 || stages > layers) {
+    throw InputError("partition: " + std::to_string(stages) + " stages do not fit " + std::to_string(layers) +
+                     " layers; each stage needs one");
+  }
   std::vector<int> partition;
   for (int s = 0; s < stages; ++s) partition.push_back(layers / stages + (s < layers % stages ? 1 : 0));
   return partition;
@@ -136,13 +142,15 @@ std::vector<int> min_max_partition(const CostProfile& profile, int stages) {
     const bool may_be_empty = stages > 1 && ((first && profile.has_embedding()) || (last && profile.has_head()));
     for (int end = 0; end <= n; ++end) {
       Best& target = best[static_cast<std::size_t>(s)][static_cast<std::size_t>(end)];
-      for (int begin = 0; begin <= end - (may_be_empty ? 0 : 1); ++begin) {
+      // From the shortest stage on: once it alone is longer than the best, all others are too.
+      for (int begin = end - (may_be_empty ? 0 : 1); begin >= 0; --begin) {
+        const double time = sums.stage(begin, end, first, last).time();
+        if (time > target.longest) break;
         const Best& before = best[static_cast<std::size_t>(s) - 1][static_cast<std::size_t>(begin)];
         if (before.from < 0) continue;
-        const double time = sums.stage(begin, end, first, last).time();
         const double longest = std::max(before.longest, time);
         const double squares = before.squares + time * time;
-        if (longest < target.longest || (longest == target.longest && squares < target.squares)) {
+        if (longest < target.longest || (longest == target.longest && squares <= target.squares)) {
           target = {longest, squares, begin};
         }
       }

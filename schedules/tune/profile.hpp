@@ -13,6 +13,7 @@ struct LayerCosts {
   double units = 1;             // activation memory in units of layer x microbatch; embedding and head hold none
   double activation_bytes = 0;  // kept from the forward to the weight gradient; 0: not known
   double parameter_bytes = 0;   // weights, gradients and optimizer state; 0: not known
+  double gradient_bytes = 0;    // what replicas exchange in an update; 0: nothing, or not known
 
   double time() const { return forward + backward_input + backward_weight; }
 };
@@ -67,6 +68,7 @@ class CostSums {
 double lower_bound(const CostProfile& profile, int devices, int microbatches);
 
 // `layers` over `stages`, as even as can be in number; the first ones take what is left over.
+// InputError if there are more stages than layers.
 std::vector<int> uniform_partition(int layers, int stages);
 
 // The partition with the smallest time of the longest stage, and among those the smallest sum of squares. First and last may be

@@ -50,6 +50,10 @@ struct Structure {
   double makespan = std::numeric_limits<double>::infinity();
 };
 
+// One that needs as little memory as can be: stages in sequence if they fit under the cap, else layers spread at will.
+// InputError naming device, stage and what is missing if neither fits.
+Structure frugal_structure(const TuneRequest& request);
+
 struct StructureMoves {
   bool partition = true;
   bool placement = true;  // places and number of stages

@@ -43,9 +43,13 @@ class Tuner {
   }
 
   TuneResult run() {
-    result_.baselines = baselines(request_);
-    for (const TunedPlan& plan : result_.baselines) offer(plan, plan.name);
-    start();
+    if (request_.start) {
+      start_from(*request_.start);
+    } else {
+      result_.baselines = baselines(request_);
+      for (const TunedPlan& plan : result_.baselines) offer(plan, plan.name);
+      start();
+    }
     while (!context_.over && !done()) cycle();
     result_.evaluations = context_.evaluations;
     return std::move(result_);
@@ -62,8 +66,27 @@ class Tuner {
     return true;
   }
 
+  void start_from(TunedPlan plan) {
+    for (ActionList& list : plan.order.ranks) {
+      std::erase_if(list, [](const Action& action) { return !is_compute(action.kind); });
+    }
+    const UpdateGraph graph = make_graph(context_.sums, plan.partition, plan.placement, request_.microbatches);
+    plan.makespan = simulate_graph(graph, plan.order).makespan;
+    offer(plan, "start");
+    Structure structure{plan.partition, plan.placement.rank_of_stage, {}};
+    structure.makespan = structures_.evaluate(structure);
+    if (structure.makespan < OrderEvaluator::kNever) pool_.push_back(structure);
+  }
+
   // List-scheduled plans of every number of stages that is a multiple of the devices, under several rules.
   void start() {
+    if (request_.cap < OrderEvaluator::kNever) {
+      Structure frugal = frugal_structure(request_);
+      frugal.makespan = structures_.evaluate(frugal);
+      context_.count();
+      pool_.push_back(frugal);
+      offer(structures_.plan_of(frugal, "list"), "list");
+    }
     const int most = request_.most_stages > 0 ? request_.most_stages : 8 * request_.devices;
     for (int stages = request_.devices; stages <= most; stages += request_.devices) {
       const int ends = (request_.profile.has_embedding() ? 1 : 0) + (request_.profile.has_head() ? 1 : 0);
@@ -148,6 +171,32 @@ class Tuner {
   double smallest_layer_ = 0;
 };
 
+void check_start(const TuneRequest& request, const TunedPlan& plan) {
+  int layers = 0;
+  for (const int count : plan.partition) layers += count < 0 ? request.profile.size() + 1 : count;
+  const auto refuse = [](const std::string& what) { throw InputError("tune: the plan to start from " + what); };
+  if (layers != request.profile.size()) refuse("is not one of " + std::to_string(request.profile.size()) + " layers");
+  if (plan.placement.ranks != request.devices || plan.order.ranks.size() != static_cast<std::size_t>(request.devices)) {
+    refuse("is not one of " + std::to_string(request.devices) + " devices");
+  }
+  if (plan.placement.rank_of_stage.size() != plan.partition.size()) refuse("places other stages than it has");
+  std::size_t forwards = 0;
+  for (const ActionList& list : plan.order.ranks) {
+    for (const Action& action : list) {
+      if (action.stage < 0 || action.stage >= plan.placement.stages() || action.microbatch < 0 ||
+          (is_compute(action.kind) && action.microbatch >= request.microbatches)) {
+        refuse("has a workload of another stage or microbatch");
+      }
+      forwards += action.kind == Kind::forward ? 1 : 0;
+    }
+  }
+  if (forwards != plan.partition.size() * static_cast<std::size_t>(request.microbatches)) {
+    refuse("is not one of " + std::to_string(request.microbatches) + " microbatches");
+  }
+  const auto peaks = peak_units(make_graph(CostSums(request.profile), plan.partition, plan.placement, 1), plan.order);
+  if (*std::max_element(peaks.begin(), peaks.end()) > request.cap) refuse("holds more than the memory cap");
+}
+
 void check(const TuneRequest& request) {
   validate(request.profile);
   if (request.devices < 1) throw InputError("tune: the number of devices must be 1 or more");
@@ -158,13 +207,8 @@ void check(const TuneRequest& request) {
     throw InputError("tune: " + std::to_string(request.devices) + " devices are more than the " +
                      std::to_string(request.profile.size()) + " layers of the model; use fewer devices");
   }
-  // The most even split of memory that stages in sequence allow is the least any plan needs.
-  CostProfile memory = request.profile;
-  memory.clock = Clock::real;
-  for (LayerCosts* costs : {&memory.embedding, &memory.head}) *costs = {costs->units, 0, 0, costs->units};
-  for (LayerCosts& layer : memory.layers) layer = {layer.units, 0, 0, layer.units};
-  check_cap(make_graph(CostSums(memory), min_max_partition(memory, request.devices), one_stage_per_rank(request.devices), 1),
-            request.cap);
+  if (request.start) check_start(request, *request.start);
+  frugal_structure(request);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct TuneRequest {
   std::uint64_t seed = 1;
   std::int64_t evaluations = 0;                                 // 0: until `stop` says so
   int most_stages = 0;                                          // 0: eight per device
+  std::optional<TunedPlan> start;                               // improve this plan; without it, begin from all kinds of plans
   std::function<bool()> stop = nullptr;                         // asked often; true ends the search with the best so far
   std::function<void(const TuneProgress&)> progress = nullptr;  // called when a better plan is found
 };
@@ -68,9 +70,11 @@ struct TuneResult {
 };
 
 // Searches partition, placement and order together. Starts from the baselines and from list-scheduled plans of every number of
-// stages; goes on by simulated annealing over structures (evaluated by the list scheduler) and over the order and the borders
-// of one structure (evaluated by the graph). The result depends on the request and the number of evaluations only, not on time.
-// InputError if the cap is too small for any plan (by how much, and which stage), or if there are more devices than layers.
+// stages (under a cap, also from the most even split of memory), or from the plan that is given; goes on by simulated annealing
+// over structures (evaluated by the list scheduler) and over the order and the borders of one structure (evaluated by the
+// graph). The result depends on the request and the number of evaluations only, not on time. InputError if the cap is too small
+// for any plan (by how much, and which stage), if there are more devices than layers, or if the plan to start from is not one
+// of these layers, devices and microbatches or holds more than the cap.
 TuneResult tune(const TuneRequest& request);
 
 }  // namespace minipipe::schedules

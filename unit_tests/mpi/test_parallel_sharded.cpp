@@ -303,6 +303,12 @@ TEST(ParallelMemory, contiguous_buckets_need_the_others_parts_of_the_own_shard) 
     const std::int64_t own = bucket.shard_end(me) - bucket.shard_begin(me);
     EXPECT_NEAR(static_cast<double>(own), 4096.0 / k, 16);
     EXPECT_EQ(exchange_bytes(made.layout), static_cast<std::size_t>(transfers_in_flight * own * (k - 1)) * sizeof(float));
+    // Sharded: all parts of one bucket together, each of them in whole 16s.
+    made.layout.options.mode = ReplicaMode::fsdp;
+    made.layout.buckets[0].shard_offset = made.layout.layers[0][0].shard_offset = 0;
+    const std::size_t whole = static_cast<std::size_t>(own * (k - 1)) * sizeof(float);
+    EXPECT_GE(exchange_bytes(made.layout), whole);
+    EXPECT_LE(exchange_bytes(made.layout), whole + transfers_in_flight * (k - 1) * 16 * sizeof(float));
   }
 }
 

@@ -4,6 +4,7 @@ A run is judged by its ranks, not by the launcher: some mpiexec do not end after
 leaves the status of each rank in a file; the launcher gets a few seconds to end and is then killed, which is no failure.
 """
 
+import html.parser
 import json
 import os
 import shutil
@@ -313,6 +314,46 @@ def checkpoint(out, step):
 
 def checkpoints(out):
     return sorted((Path(out) / "checkpoints").glob("step_*.h5"))
+
+
+def wait_until(condition, timeout=60):
+    stop = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < stop, f"not so after {timeout} s"
+        time.sleep(0.02)
+
+
+class TableReader(html.parser.HTMLParser):
+    """The tables of a page: (caption, rows of cells as text)."""
+
+    def __init__(self):
+        super().__init__()
+        self.tables = []
+        self.inside = None
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "table":
+            self.tables.append(["", []])
+        elif tag == "tr":
+            self.tables[-1][1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][1][-1].append("")
+        self.inside = tag if tag in ("caption", "td", "th") else None
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+    def handle_data(self, data):
+        if self.inside == "caption":
+            self.tables[-1][0] += data
+        elif self.inside:
+            self.tables[-1][1][-1][-1] += data
+
+
+def page_tables(file):
+    reader = TableReader()
+    reader.feed(Path(file).read_text())
+    return [(caption, rows) for caption, rows in reader.tables]
 
 
 def assert_contains(text, *parts):

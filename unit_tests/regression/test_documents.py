@@ -44,6 +44,12 @@ def test_decks():
             support.assert_contains(checked.output, "legal: every rule of the schedule holds", f"{stages} stages")
 
 
+def test_decks_say_what_each_key_is():
+    for deck in sorted((support.SOURCE / "inputs").rglob("*.toml")):
+        bare = [line for line in deck.read_text().splitlines() if re.match(r"[\w\".]+ *=", line) and not re.search(r"(?<=.)# *\S", line)]
+        assert not bare, f"{deck}: keys without a comment: {bare}"
+
+
 def test_deck_table():
     told = support.run(1, "--help-deck-markdown").output
     told = told[told.index("###") :]  # after warnings of Kokkos, if any
@@ -95,4 +101,4 @@ def test_paths():
 
 
 if __name__ == "__main__":
-    support.main([test_decks, test_deck_table, test_tensor_table, test_paths])
+    support.main([test_decks, test_decks_say_what_each_key_is, test_deck_table, test_tensor_table, test_paths])

@@ -1,6 +1,7 @@
 """cmake --install, and a small project that uses the installed package."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -80,5 +81,30 @@ def test_unknown_component():
     support.assert_contains(call(*configure("unknown", "shedules", SCHEDULES), status=1), "minipipe has no component shedules; it has")
 
 
+# Debian's packages of jobs/setup.sh -> Spack's; None: a tool of Debian or of developers, or the sample text.
+SPACK = {
+    "build-essential": None, "ccache": None, "dpkg-dev": None, "clang-format": None, "dict-gcide": None, "pkg-config": None, "git": None,
+    "cmake": "cmake", "ninja-build": "ninja", "libopenmpi-dev": "openmpi", "openmpi-bin": "openmpi",
+    "libhdf5-openmpi-dev": "hdf5", "libopenblas-serial-dev": "openblas", "libdnnl-dev": "onednn", "libtomlplusplus-dev": "tomlplusplus",
+    "libcli11-dev": "cli11", "nlohmann-json3-dev": "nlohmann-json", "librandom123-dev": "random123", "libsentencepiece-dev": "sentencepiece",
+    "libgtest-dev": "googletest", "libgmock-dev": "googletest", "python3": "python", "python3-numpy": "py-numpy", "python3-h5py": "py-h5py",
+    "python3-matplotlib": "py-matplotlib",
+}
+
+
+def test_recipes():
+    """spack.yaml asks for what jobs/setup.sh installs, and apptainer.def runs jobs/setup.sh itself."""
+    setup = (support.SOURCE / "jobs/setup.sh").read_text()
+    packages = re.search(r"^packages=\((.*?)\)", setup, re.MULTILINE | re.DOTALL).group(1).split()
+    specs = re.findall(r"^  - ([\w-]+)", (support.SOURCE / "spack.yaml").read_text(), re.MULTILINE)
+    assert set(packages) == set(SPACK), f"jobs/setup.sh and this test: {sorted(set(packages) ^ set(SPACK))}"
+    wanted = {name for name in SPACK.values() if name} | {"kokkos", "kokkos-kernels"}
+    assert sorted(specs) == sorted(wanted), f"spack.yaml and jobs/setup.sh: {sorted(set(specs) ^ wanted)}"
+    definition = (support.SOURCE / "apptainer.def").read_text()
+    support.assert_contains(definition, "jobs/setup.sh --no-data", "cmake --preset release", "cmake --install build/release")
+    needs = re.search(r"cmake_minimum_required\(VERSION ([\d.]+)", (support.SOURCE / "CMakeLists.txt").read_text()).group(1)
+    support.assert_contains((support.SOURCE / "spack.yaml").read_text(), f"- cmake@{needs}:")
+
+
 if __name__ == "__main__":
-    support.main([test_program, test_schedules, test_core, test_no_source_paths, test_unknown_component])
+    support.main([test_program, test_schedules, test_core, test_no_source_paths, test_unknown_component, test_recipes])

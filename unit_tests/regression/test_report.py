@@ -1,6 +1,7 @@
 """jobs/report.py: its numbers are those of the HDF5 files; what cannot be read is named and left out."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -23,11 +24,15 @@ def report(*arguments, status=0):
 
 
 def runs():
-    """Two runs on two ranks, made once."""
+    """Two runs on two ranks, made once. On a machine of one core they would share it; they say two, for the bubble model."""
     if not Path("flush").exists():
         changes = {"run.steps": 12, "output.evaluation_interval": 3}
         support.train(2, "flush", {**changes, "schedule.name": "1f1b"})
         support.train(2, "paci", {**changes, "schedule.name": "paci", "train.microbatches": 1})
+        for out in ("flush", "paci"):
+            with h5py.File(out + "/trace.h5", "r+") as file:
+                if int(file.attrs["host_cores"]) < 2:
+                    file.attrs["host_cores"] = "2"
     return "flush", "paci"
 
 
@@ -64,12 +69,69 @@ def test_numbers():
     assert max(min(row_losses(out)) for out in runs()) == table["loss"]
 
 
+def test_page_shows_the_files_numbers():
+    """Every cell of the page's table of runs, from the HDF5 file; what that has not, from summary.json."""
+    report(*runs(), "--out", "report")
+    loss = json.loads(Path("report/table.json").read_text())["loss"]
+    caption, (header, *rows) = support.page_tables("report/report.html")[0]
+    assert caption.startswith(f"the loss: {loss:.4f} nats per token")
+    assert [row[0] for row in rows] == list(runs())
+    for out, row in zip(runs(), rows):
+        told = dict(zip(header[1:], row[1:]))
+        summary = support.summary(out)
+        with h5py.File(out + "/trace.h5") as file:
+            trace = {name: file["trace/" + name][...] for name in ("step", "tokens", "time_s", "loss", "val/step", "val/loss")}
+            memory = {rank: sum(int(v) for v in file["ranks"][rank]["memory"].attrs.values()) for rank in file["ranks"]}
+            gap = max(np.nonzero(file["versions"][stage]["gap"][...])[0].max() for stage in ("0", "1"))
+            attributes = dict(file.attrs)
+        at = [trace["step"].tolist().index(step) for step in trace["val/step"]]
+        seconds, tokens = (np.interp(-loss, -trace["val/loss"], trace[name][at]) for name in ("time_s", "tokens"))
+        assert (np.diff(trace["val/loss"]) < 0).all(), "np.interp needs falling losses"
+        busy = summary["schedule_tokens_per_s"] / (1 - summary["schedule_bubble_share"])
+        wanted = {
+            "schedule": "1f1b" if out == "flush" else "paci",
+            "stages": attributes["stages"],
+            "ranks": attributes["ranks"],
+            "microbatches per update": "4" if out == "flush" else "1",
+            "updates": str(trace["step"][-1]),
+            "tokens/s": f"{summary['schedule_tokens_per_s']:,.0f}",
+            "bubble model, tokens/s": f"{busy * (0.8 if out == 'flush' else 1):.5g}",
+            "idle share": f"{summary['schedule_bubble_share']:.3f}",
+            "largest version gap": str(gap),
+            "training loss": f"{trace['loss'][-1]:.4f}",
+            "validation loss": f"{trace['val/loss'][-1]:.4f}",
+            "time to the loss (s)": f"{seconds:.1f}",
+            "tokens to the loss": f"{tokens:.0f}",
+            "memory of the fullest rank (MiB)": f"{max(memory.values()) / 2**20:,.1f}",
+            "sent per update and rank (MiB)": f"{sum(sum(v) for v in summary['sent_bytes_per_update'].values()) / 2 / 2**20:,.2f}",
+        }
+        assert told == {name: value.decode() if isinstance(value, bytes) else value for name, value in wanted.items()}
+
+
+def test_more_ranks_than_cores():
+    """Ranks that share cores: no bubble model, and the page says why."""
+    with h5py.File("flush/trace.h5") as file:
+        assert file.attrs["host_ranks"] in (b"2", "2") and 1 <= int(file.attrs["host_cores"]) <= os.cpu_count()
+    for name, cores in (("crowded", "1"), ("roomy", "2")):
+        shutil.rmtree(name, ignore_errors=True)
+        shutil.copytree(runs()[0], name)
+        with h5py.File(f"{name}/trace.h5", "r+") as file:
+            file.attrs["host_cores"] = cores
+    report("crowded", "roomy", "--out", "sharing")
+    crowded, roomy = json.loads(Path("sharing/table.json").read_text())["rows"]
+    assert crowded["model_tokens_per_s"] is None and roomy["model_tokens_per_s"] > 0
+    support.assert_contains(Path("sharing/report.html").read_text(), "More ranks than cores", "of crowded.")
+
+
 def row_losses(out):
     with h5py.File(out + "/trace.h5") as file:
         return [float(x) for x in file["trace/val/loss"][...]]
 
 
 def test_page_is_self_contained():
+    Path("report").mkdir(exist_ok=True)
+    Path("report/gantt_7.png").write_text("of an earlier report of more runs")
+    Path("report/mine.png").write_text("of somebody else")
     report(*runs(), "--out", "report")
     page = Path("report/report.html").read_text()
     pictures = re.findall(r'<img [^>]*src="([^"]{0,30})', page)
@@ -77,6 +139,8 @@ def test_page_is_self_contained():
     assert not re.search(r'(src|href)="(?!data:)', page), "the page refers to another file"
     for name in ("loss", "throughput", "gantt_0", "gaps_1", "memory_1", "traffic_1"):
         assert Path(f"report/{name}.png").stat().st_size > 5000, name
+    assert not Path("report/gaps_0.png").exists() and page.count("Version gap: 0 updates") == 1, "only flush has no gaps"
+    assert not Path("report/gantt_7.png").exists() and Path("report/mine.png").exists()
 
 
 def test_timeline_and_gaps():
@@ -119,7 +183,7 @@ def test_replicas():
     assert run.stages == 2 and len(run.memory) == 4
     actions = [event[:3] for event in run.timeline()["measured"]]
     assert len(actions) == len(set(actions)) and {stage for stage, _, _ in actions} == {0, 1}
-    assert run.model_idle_share == 1 / 5  # m = 4, N = 2
+    assert run.model_idle_share == (None if run.crowded else 1 / 5)  # m = 4, N = 2
 
 
 def test_parallel_table():
@@ -158,7 +222,7 @@ def test_parallel_table():
 
 
 def test_damaged_among_many():
-    for name in ("damaged", "newer", "no_summary"):
+    for name in ("damaged", "newer", "no_summary", "empty_summary", "no_json", "no_timeline"):
         shutil.rmtree(name, ignore_errors=True)
         shutil.copytree(runs()[0], name)
     data = Path("damaged/trace.h5").read_bytes()
@@ -166,13 +230,19 @@ def test_damaged_among_many():
     with h5py.File("newer/trace.h5", "r+") as file:
         file.attrs["format"] = "99"
     Path("no_summary/summary.json").unlink()
-    told = report("flush", "damaged", "newer", "no_summary", "missing", "paci", "--out", "partial", status=1)
+    Path("empty_summary/summary.json").write_text('{"schedule": "1f1b", "ranks": null}')
+    Path("no_json/summary.json").write_text('{"schedule": "1f')
+    Path("no_timeline/timeline.json").write_text('{"traceEvents": [{"ph": "X"}]}')
+    told = report("flush", "damaged", "newer", "no_summary", "empty_summary", "no_json", "no_timeline", "missing", "paci", "--out", "partial", status=1)
     support.assert_contains(told, "error: damaged/trace.h5: damaged", "error: newer/trace.h5: format 99 is newer than 1",
-                            "error: no_summary/summary.json: cannot be read", "error: missing: no such folder", "report: partial/report.html (2 runs")
+                            "error: no_summary/summary.json: cannot be read",
+                            "error: empty_summary/summary.json: no summary of minipipe, without ranks, stages, steps; run the case again",
+                            "error: no_json/summary.json: is not JSON", "error: no_timeline/timeline.json: damaged", "error: missing: no such folder", "report: partial/report.html (2 runs")
     table = json.loads(Path("partial/table.json").read_text())
     assert [row["folder"] for row in table["rows"]] == ["flush", "paci"]
+    support.assert_contains(Path("partial/report.html").read_text(), "left out: damaged/trace.h5", "left out: newer/trace.h5: format 99")
     support.assert_contains(report("damaged", "--out", "nothing", status=1), "no run is left to report on")
 
 
 if __name__ == "__main__":
-    support.main([test_numbers, test_page_is_self_contained, test_timeline_and_gaps, test_replicas, test_parallel_table, test_damaged_among_many])
+    support.main([test_numbers, test_page_shows_the_files_numbers, test_more_ranks_than_cores, test_page_is_self_contained, test_timeline_and_gaps, test_replicas, test_parallel_table, test_damaged_among_many])

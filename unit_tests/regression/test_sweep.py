@@ -2,10 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import h5py
+import numpy as np
 
 import support
 
@@ -73,6 +75,8 @@ def test_bad_input():
     deck = write_sweep()
     refused = (
         (("--case", 6), "--case 6: the deck's sweep has cases 0 to 5"),
+        (("--case", "-1"), "'-1' is not the number of a case; give one from 0 (minipipe train DECK --cases --list shows them)"),
+        (("--case", "two"), "'two' is not the number of a case"),
         ((), "sweeps over 6 cases; choose one with --case K, or run all of them with jobs/sweep.sh"),
         (("--case", 0, "train.microbatches=3"), "is swept over at sweep.toml:"),
     )
@@ -102,7 +106,10 @@ def test_all_cases_here():
         with h5py.File(f"all/case_{case}/trace.h5") as file:
             cell = losses["cells"][[2, 4].index(values["train.microbatches"])][[1, 2].index(values["parallel.stages"])]
             assert cell == file["trace/val/loss"][-1]
-    assert Path("all/report.html").exists() and list(Path("all").glob("sweep_*_loss.png"))
+    check_page("all/report.html")
+    assert list(Path("all").glob("sweep_*_loss.png"))
+
+    assert Path("all/case_1/status.txt").read_text() == "failed, status 2\n"
 
     # Again: finished cases are left alone, also where another setting of the deck fails.
     before = {case: Path(f"all/case_{case}/summary.json").stat().st_mtime_ns for case in CASES if case not in FAILING}
@@ -111,6 +118,81 @@ def test_all_cases_here():
         assert Path(f"all/case_{case}/summary.json").stat().st_mtime_ns == stamp, f"case {case} was run again"
     # Other settings: none of the old results counts.
     support.assert_contains(sweep_sh(deck, "all", "run.seed=5", status=1), "4 finished (0 of them before)")
+
+
+def check_page(file):
+    """The page's pivot tables against the HDF5 files of the cases."""
+    tables = {caption: rows for caption, rows in support.page_tables(file) if caption}
+    seen = set()
+    for case, values in CASES.items():
+        if case in FAILING:
+            continue
+        with h5py.File(f"all/case_{case}/trace.h5") as trace:
+            gap = max(int(np.nonzero(trace["versions"][stage]["gap"][...])[0].max()) for stage in trace["versions"] if stage.isdigit())
+            memory = max(sum(int(v) for v in trace["ranks"][rank]["memory"].attrs.values()) for rank in trace["ranks"])
+            wanted = {"final loss (nats per token)": f"{trace['trace/val/loss'][-1]:.3f}", "largest version gap (updates)": str(gap),
+                      "memory of the rank that needs most (MiB)": f"{memory / 2**20:,.1f}"}
+        for title, value in wanted.items():
+            header, *rows = tables[title]
+            assert header == ["train.microbatches \\ parallel.stages", "1", "2"]
+            row = next(row for row in rows if row[0] == str(values["train.microbatches"]))
+            assert row[header.index(str(values["parallel.stages"]))] == value, (title, case, rows)
+            seen.add(title)
+    assert len(seen) == 3
+
+
+def write_two(name, **changes):
+    """Two cases of a few seconds each."""
+    support.write_deck({"run.steps": 900, "checkpoint.interval": 0, "output.evaluation_interval": 100, **changes}, name)
+    with open(name, "a", encoding="utf-8") as deck:
+        deck.write('[sweep]\n"run.seed" = [1, 2]\n')
+    return name
+
+
+def test_stopping():
+    """Ctrl-C and SIGTERM end the sweep after a checkpoint; the same command goes on, and the result is that of no stop."""
+    deck = write_two("two.toml")
+    support.run(1, "train", deck, "--case", 0, "output.directory=unbroken")
+    environment = {**os.environ, "MINIPIPE": support.MINIPIPE, "MINIPIPE_RANKS": "1"}
+    log = Path("broken/case_0.log")
+    for stop in ("group", "script"):
+        with subprocess.Popen([support.SOURCE / "jobs/sweep.sh", deck, "broken"], env=environment, text=True, start_new_session=True,
+                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as sweep:
+            support.wait_until(lambda: log.exists() and " step " in log.read_text())
+            if stop == "group":
+                os.killpg(sweep.pid, signal.SIGINT)  # as a terminal does
+            else:
+                sweep.send_signal(signal.SIGTERM)
+            told = sweep.communicate(timeout=100)[0]
+        assert sweep.returncode == 75, told
+        support.assert_contains(told, "stopping after a checkpoint", "case 0 stopped early; run the same command again to go on",
+                                "2 cases: 0 finished (0 of them before), 2 not", "not finished: case 1 (run.seed=2): not run")
+        assert support.summary("broken/case_0")["done"] is False and support.checkpoints("broken/case_0")
+        assert not Path("broken/case_1").exists()
+        log.unlink()
+    support.assert_contains(sweep_sh(deck, "broken", status=0), "2 cases: 2 finished (0 of them before), 0 not")
+    support.assert_same_trace("unbroken/case_0", "broken/case_0")
+
+
+def test_stopped_by_the_deck():
+    """A time limit of the deck is no failure."""
+    deck = write_two("limited.toml", **{"run.time_limit": 0.05})
+    told = sweep_sh(deck, "limited", status=1)
+    support.assert_contains(told, "case 0 stopped early", "case 1 stopped early", "not finished: case 1 (run.seed=2): stopped early")
+    assert "FAILED" not in told
+    support.assert_contains(sweep_sh(deck, "limited", "--report", status=1), "not finished: case 0 (run.seed=1): stopped early")
+
+
+def test_the_same_values_twice():
+    """Runs of which a table can show one only are named."""
+    deck = write_sweep()
+    for out in ("once", "twice"):
+        support.run(1, "train", deck, "--case", 0, f"output.directory={out}")
+    support.run(1, "train", deck, "--case", 3, "output.directory=once")
+    done = subprocess.run(["/usr/bin/python3", support.SOURCE / "jobs/report.py", "once/case_0", "twice/case_0", "once/case_3", "--out", "both"],
+                          text=True, timeout=100, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    support.assert_contains(done.stdout, "note: the same swept values, of which tables and heat maps show the last: once/case_0, twice/case_0")
 
 
 def test_replicas():
@@ -146,4 +228,4 @@ def test_a_stopped_case_goes_on():
 
 if __name__ == "__main__":
     support.main([test_count_and_list, test_outputs_say_the_case, test_a_case_is_the_run_with_overrides, test_bad_input,
-                  test_all_cases_here, test_replicas, test_a_stopped_case_goes_on])
+                  test_all_cases_here, test_replicas, test_a_stopped_case_goes_on, test_stopping, test_stopped_by_the_deck, test_the_same_values_twice])

@@ -6,8 +6,11 @@ namespace {
 using ::testing::HasSubstr;
 
 // What the rules say about a hybrid of five layers.
-std::string hybrid_error(std::vector<std::string> overrides, int ranks = 1) {
-  overrides.insert(overrides.begin(), {"model.family=hybrid", "model.layers=5", "model.pattern=\"M-*#M\""});
+std::string hybrid_error(const std::vector<std::string>& more, int ranks = 1, const std::string& pattern = "M-*#M",
+                         int layers = 5) {
+  std::vector<std::string> overrides = {"model.family=hybrid", "model.layers=" + std::to_string(layers),
+                                        "model.pattern=\"" + pattern + "\""};
+  overrides.insert(overrides.end(), more.begin(), more.end());
   return rules_error(overrides, ranks);
 }
 
@@ -21,13 +24,13 @@ TEST(HybridRules, APatternAndItsFamilyGoTogether) {
 }
 
 TEST(HybridRules, EveryLayerHasALetter) {
-  const std::string error = hybrid_error({"model.layers=6"});
+  const std::string error = hybrid_error({}, 1, "M-*#M", 6);
   EXPECT_THAT(error, HasSubstr("model.layers = 6: model.pattern = \"M-*#M\" has 5 letters, one for each layer; set "
                                "model.layers = 5"));
 }
 
 TEST(HybridRules, UnknownLettersAreNamedWithTheirPosition) {
-  EXPECT_THAT(hybrid_error({"model.pattern=\"M-x#M\""}),
+  EXPECT_THAT(hybrid_error({}, 1, "M-x#M"),
               HasSubstr("model.pattern = \"M-x#M\": has 'x' at position 3; use * (attention), - (MLP), # (mixture of experts) "
                         "and M (state space)"));
 }
@@ -42,7 +45,7 @@ TEST(HybridRules, SizesFitEachOther) {
 }
 
 TEST(HybridRules, KeysOfLayersThatAreNotThereDoNothing) {
-  EXPECT_EQ(hybrid_error({"model.pattern=\"--*-*\"", "model.expert_choices=9", "model.state_head_size=24"}), "");
+  EXPECT_EQ(hybrid_error({"model.expert_choices=9", "model.state_head_size=24"}, 1, "--*-*"), "");
   EXPECT_EQ(rules_error({"model.expert_choices=9", "model.state_groups=3"}), "");
 }
 

@@ -110,12 +110,7 @@ TEST(Rules, AWrittenPartitionMayLeaveTheEndsWithoutBlocks) {
   EXPECT_THAT(rules_error({"model.layers=2"}, 3), HasSubstr("is fewer than the 3 stages"));
 }
 
-TEST(Rules, ReservedValues) {
-  const std::string error = rules_error({"model.family=hybrid"}, 2);
-  EXPECT_THAT(error, HasSubstr("not available in this version; use "));
-  EXPECT_EQ(lines_in(error), 1U) << error;
-  EXPECT_EQ(rules_error({"precision.compute=bf16"}, 2), "");
-}
+TEST(Rules, Bf16IsAvailable) { EXPECT_EQ(rules_error({"precision.compute=bf16"}, 2), ""); }
 
 TEST(Rules, LlamaAndRecomputationAreAvailable) {
   EXPECT_EQ(rules_error({"model.family=llama"}, 2), "");

@@ -55,6 +55,18 @@ TEST(Sweep, ListsAndFolderCanBeSwept) {
   EXPECT_EQ(case_of(read("\"output.directory\" = [\"a\", \"b\"]\n"), 1).output.directory, "b");
 }
 
+TEST(Sweep, NoTwoCasesShareAFolder) {
+  const std::string folders = "\"output.directory\" = [\"a\", \"b\"]\n";
+  EXPECT_THAT(
+      sweep_error(folders + "\"run.seed\" = [1, 2]\n"),
+      HasSubstr("d.toml:2: sweep.\"output.directory\": several cases would write to each folder, those of run.seed; zip"));
+  EXPECT_THAT(sweep_error("\"output.directory\" = [\"a\", \"b\", \"a\"]\n"),
+              HasSubstr("d.toml:2: sweep.\"output.directory\": \"a\" is named twice"));
+  const SweepDeck zipped = read(folders + "\"run.seed\" = [1, 2]\nzip = [[\"run.seed\", \"output.directory\"]]\n");
+  EXPECT_EQ(case_of(zipped, 1).output.directory, "b");
+  EXPECT_EQ(case_of(zipped, 1).run.seed, 2);
+}
+
 TEST(Sweep, SweptValueBeatsTheBlocksAndOthersStay) {
   const SweepDeck deck = read("\"run.seed\" = [5]\n", "[run]\nseed = 3\nsteps = 7\n");
   EXPECT_EQ(deck.deck.run.seed, 3);

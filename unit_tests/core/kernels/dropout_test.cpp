@@ -56,6 +56,22 @@ TYPED_TEST(DropoutTest, BackwardSeesTheMaskOfTheForwardAndOtherPlacesSeeOthers) 
   }
 }
 
+// Element i is dropped by word i % 4 of counter i / 4, however the words are formed; the counts end inside blocks of all sizes.
+TYPED_TEST(DropoutTest, DropsWhatTheGeneratorSays) {
+  using T = TypeParam;
+  const Dropout options{0.4, 0x123456789abcdefULL, 3, 0xfffffff1U};
+  const std::uint64_t place = options.layer | static_cast<std::uint64_t>(options.microbatch) << 32;
+  for (const std::size_t count : {1UL, 130UL, 4096UL + 128 + 21}) {
+    const Array<T> ones(Numbers(count, 1.0)), out(count);
+    dropout<T>({}, out.vector(), ones.vector(), options);
+    const std::vector<T> factors = out.exact();
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool kept = philox(options.seed, i / 4, place).v[i % 4] >= static_cast<std::uint32_t>(0.4 * 4294967296.0);
+      ASSERT_EQ(factors[i] != T(0), kept) << i << " of " << count;
+    }
+  }
+}
+
 TYPED_TEST(DropoutTest, ProbabilityZeroCopies) {
   using T = TypeParam;
   const Numbers x = random_numbers(9, 1);

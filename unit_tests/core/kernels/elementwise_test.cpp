@@ -76,6 +76,8 @@ TYPED_TEST(Elementwise, GeluBackwardAgreesWithDifferences) {
   expect_near(gradient.get(), expected, std::is_same_v<T, float> ? 200 * rounding<float> : 1e-9);
   gelu_backward<T>({}, output_gradient.vector(), output_gradient.vector(), input.vector());
   EXPECT_EQ(output_gradient.exact(), gradient.exact()) << "in place";
+  gelu_backward<T>({}, input.vector(), Array<T>(w).vector(), input.vector());
+  EXPECT_EQ(input.exact(), gradient.exact()) << "over the input";
 }
 
 TYPED_TEST(Elementwise, BiasIsAddedToEveryRowAndItsGradientAccumulates) {

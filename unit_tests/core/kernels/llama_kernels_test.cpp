@@ -122,6 +122,9 @@ TYPED_TEST(LlamaKernels, SwigluAgreesWithLoopAndDifferences) {
     expect_near(out.get(), expected, tolerance);
     expect_near(dg.get(), expected_g, tolerance + 1e-9);
     expect_near(du.get(), expected_u, tolerance);
+    swiglu_backward<T>({}, gate.vector(), up.vector(), Array<T>(w).vector(), gate.vector(), up.vector());
+    EXPECT_EQ(gate.exact(), dg.exact()) << "over the inputs";
+    EXPECT_EQ(up.exact(), du.exact()) << "over the inputs";
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "core/kernels/rotary.hpp"
@@ -27,19 +28,21 @@ class DoubleModel {
       context.rotary = rotary_;
     }
     BlockLayout layout;
+    std::size_t work = 0, scratch = 0;
     for (int b = 0; b < model.layers; ++b) {
       layout.workspace = layout.scratch = {};
       const BlockShare share = full_share(model, b);
       blocks_.push_back(block_activations(layout, model, shape, recompute, share));
       work_at_.push_back(block_gradients(layout, model, shape, share));
+      work = std::max(work, layout.workspace.end());
+      scratch = std::max(scratch, layout.scratch.end());
     }
-    const BlockLayout last = layout;
     layout.workspace = {};
     head_ = head_activations(layout, model, shape);
     head_work_ = head_gradient(layout, model, shape);
     slot_ = OwnedVector<double>("slot", layout.slot.end());
-    work_ = OwnedVector<double>("work", std::max(last.workspace.end(), layout.workspace.end()));
-    scratch_ = OwnedVector<double>("scratch", last.scratch.end());
+    work_ = OwnedVector<double>("work", std::max(work, layout.workspace.end()));
+    scratch_ = OwnedVector<double>("scratch", scratch);
   }
 
   void set_batch(const std::vector<std::int32_t>& tokens, const std::vector<std::int32_t>& targets) {

@@ -93,6 +93,21 @@ TEST(Recompute, ASlotKeepsOnlyWhatIsNotComputedAgain) {
   EXPECT_EQ(floats_per_row(small_llama(), Recompute::block), c);
 }
 
+// One block and one slot: with a whole backward the gradients of the MLP's maps lie on their activations, two of [R, C] on each
+// other, and the attention branch's gradients on what the MLP branch needed.
+TEST(Recompute, GradientsOfAWholeBackwardLieOnWhatIsOfNoMoreUse) {
+  const auto floats_per_row = [](KokkosStageOptions options, bool split) {
+    options.layers = {false, 1, 1, false};
+    options.recompute = Recompute::block;
+    options.activation_slots = 1;
+    options.split_backward = split;
+    return planned_memory(options).activations / sizeof(float) / 32;
+  };
+  const std::size_t c = 32, kv = 16, f = 40;
+  EXPECT_EQ(floats_per_row(small_options(), true) - floats_per_row(small_options(), false), (4 * c + c) + 5 * c);
+  EXPECT_EQ(floats_per_row(small_llama(), true) - floats_per_row(small_llama(), false), (2 * f + c) + 3 * c + 2 * kv);
+}
+
 // A stage in the middle of a pipeline, whose messages are set by hand.
 class MiddleStage {
  public:

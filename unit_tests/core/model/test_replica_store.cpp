@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -174,6 +175,14 @@ TEST_P(Stores, AllocateWhatIsPlanned) {
       EXPECT_TRUE(!evaluated || fits(layout.full, l, store.evaluation_buffer()));
     }
     EXPECT_EQ(store.evaluation_buffer().size() > 0, options.sdp());
+    // Where the buffers of gathered layers are large enough, evaluation takes no memory of its own.
+    const std::int64_t largest = *std::max_element(layout.full_layer_floats.begin(), layout.full_layer_floats.end());
+    bool fits_there = false, is_there = false;
+    for (const auto& buffer : store.layer_weight_buffers()) {
+      fits_there |= static_cast<std::int64_t>(buffer.size()) >= largest;
+      is_there |= buffer.size() > 0 && buffer.data() == store.evaluation_buffer().data();
+    }
+    EXPECT_EQ(is_there, options.sdp() && fits_there);
   }
 }
 

@@ -1,0 +1,385 @@
+#pragma once
+
+#include <cstring>
+
+#include "core/kernels/loops.hpp"
+#include "core/kernels/math.hpp"
+
+#if defined(__FMA__) && !defined(__CUDACC__) && !defined(__HIPCC__)
+#include <immintrin.h>
+#if defined(__AVX512F__)
+#define MINIPIPE_PACKS_AVX512
+#else
+#define MINIPIPE_PACKS_FMA
+#endif
+#endif
+// Elementwise kernels on vectors of a fixed length, for arithmetic that compilers do not turn into good vector code by
+// themselves: clamps that keep what is not a number, reciprocals, whole functions. A body is a template over `Lanes`, which
+// says what is loaded and stored at a place: a pack on the host, a part of one at the end of an array, one element on a device.
+namespace minipipe::core {
+
+// Elements of a pack: on every machine the same, so that sums are formed in the same order.
+template <class C>
+inline constexpr int pack_size = 64 / sizeof(C);
+
+// Before a loop of a fixed length. (nvcc knows no such pragma and needs none: these loops are the host's.)
+#if defined(__CUDACC__) || !defined(__GNUC__)
+#define MINIPIPE_UNROLL(count)
+#else
+#define MINIPIPE_PRAGMA(text) _Pragma(#text)
+#define MINIPIPE_UNROLL(count) MINIPIPE_PRAGMA(GCC unroll count)
+#endif
+
+template <class C>
+struct PackTypes;
+template <>
+struct PackTypes<float> {
+  typedef float Values __attribute__((vector_size(64)));
+  typedef std::int32_t Integers __attribute__((vector_size(64)));
+  typedef std::uint32_t Bits __attribute__((vector_size(64)));
+};
+template <>
+struct PackTypes<double> {
+  typedef double Values __attribute__((vector_size(64)));
+  typedef std::int64_t Integers __attribute__((vector_size(64)));
+};
+template <class C>
+using Pack = typename PackTypes<C>::Values;
+typedef std::uint16_t Halves __attribute__((vector_size(32)));
+
+#if defined(MINIPIPE_PACKS_AVX512)
+// g++ 12 takes the forms without a mask to use values that are not set.
+inline constexpr __mmask16 all_lanes = 0xffff;
+#endif
+
+// ---- arithmetic -----------------------------------------------------------------------------------------------------------
+
+inline Pack<float> multiply_add(Pack<float> a, Pack<float> b, Pack<float> c) {
+#if defined(MINIPIPE_PACKS_AVX512)
+  return (Pack<float>)_mm512_maskz_fmadd_ps(all_lanes, (__m512)a, (__m512)b, (__m512)c);
+#elif defined(MINIPIPE_PACKS_FMA)
+  __m256 x[2], y[2], z[2];
+  std::memcpy(x, &a, sizeof a);
+  std::memcpy(y, &b, sizeof b);
+  std::memcpy(z, &c, sizeof c);
+  for (int half = 0; half < 2; ++half) z[half] = _mm256_fmadd_ps(x[half], y[half], z[half]);
+  std::memcpy(&c, z, sizeof c);
+  return c;
+#else
+  for (int l = 0; l < pack_size<float>; ++l) c[l] = multiply_add(a[l], b[l], c[l]);
+  return c;
+#endif
+}
+inline Pack<double> multiply_add(Pack<double> a, Pack<double> b, Pack<double> c) {
+  for (int l = 0; l < pack_size<double>; ++l) c[l] = multiply_add(a[l], b[l], c[l]);
+  return c;
+}
+
+// The larger and the smaller of x and a bound; x where it is not a number.
+KOKKOS_INLINE_FUNCTION float at_least(float bound, float x) { return bound > x ? bound : x; }
+KOKKOS_INLINE_FUNCTION float at_most(float bound, float x) { return bound < x ? bound : x; }
+KOKKOS_INLINE_FUNCTION double at_least(double bound, double x) { return bound > x ? bound : x; }
+inline Pack<float> at_least(Pack<float> bound, Pack<float> x) {
+#if defined(MINIPIPE_PACKS_AVX512)
+  return (Pack<float>)_mm512_maskz_max_ps(all_lanes, (__m512)bound, (__m512)x);
+#else
+  return bound > x ? bound : x;
+#endif
+}
+inline Pack<float> at_most(Pack<float> bound, Pack<float> x) {
+#if defined(MINIPIPE_PACKS_AVX512)
+  return (Pack<float>)_mm512_maskz_min_ps(all_lanes, (__m512)bound, (__m512)x);
+#else
+  return bound < x ? bound : x;
+#endif
+}
+inline Pack<double> at_least(Pack<double> bound, Pack<double> x) { return bound > x ? bound : x; }
+
+// 2^x for x clamped to [-125, 125]: n the nearest integer, a polynomial in x - n (minimax, relative error 2e-9, 1 at 0), and n
+// added to its exponent. The relative error is below 2e-7. Not a number stays not a number.
+inline constexpr float exp2_rounder = 12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+#define MINIPIPE_EXP2_FRACTION(V, p, r)                                               \
+  V p = multiply_add(V{} + 0.00015353361959569156F, r, V{} + 0.0013398873852565885F); \
+  p = multiply_add(p, r, V{} + 0.00961843691766262F);                                 \
+  p = multiply_add(p, r, V{} + 0.055503323674201965F);                                \
+  p = multiply_add(p, r, V{} + 0.24022647738456726F);                                 \
+  p = multiply_add(p, r, V{} + 0.6931471824645996F);                                  \
+  p = multiply_add(p, r, V{} + 1.0F)
+
+KOKKOS_INLINE_FUNCTION float power_of_two(float x) {
+  x = at_most(125.0F, at_least(-125.0F, x));
+  const float shifted = x + exp2_rounder;
+  const float r = x - (shifted - exp2_rounder);
+  MINIPIPE_EXP2_FRACTION(float, p, r);
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+  return __uint_as_float(__float_as_uint(p) + (__float_as_uint(shifted) << 23));
+#else
+  std::uint32_t bits, exponent;
+  std::memcpy(&bits, &p, sizeof bits);
+  std::memcpy(&exponent, &shifted, sizeof exponent);
+  bits += exponent << 23;
+  float result;
+  std::memcpy(&result, &bits, sizeof result);
+  return result;
+#endif
+}
+KOKKOS_INLINE_FUNCTION double power_of_two(double x) { return ::exp2(x); }
+inline Pack<float> power_of_two(Pack<float> x) {
+  using Bits = PackTypes<float>::Bits;
+  x = at_most(Pack<float>{} + 125.0F, at_least(Pack<float>{} - 125.0F, x));
+  const Pack<float> shifted = x + exp2_rounder;
+  const Pack<float> r = x - (shifted - exp2_rounder);
+  MINIPIPE_EXP2_FRACTION(Pack<float>, p, r);
+  return (Pack<float>)((Bits)p + ((Bits)shifted << 23));
+}
+#undef MINIPIPE_EXP2_FRACTION
+inline Pack<double> power_of_two(Pack<double> x) {
+  for (int l = 0; l < pack_size<double>; ++l) x[l] = ::exp2(x[l]);
+  return x;
+}
+
+// e^x for x <= 86, clamped to -86.6 from below. In contrast to power_of_two, the argument is reduced with more digits than a
+// float has, so that the relative error stays below 2e-7 for all x. Not a number stays not a number.
+inline Pack<float> exponential(Pack<float> x) {
+  using Bits = PackTypes<float>::Bits;
+  const auto all = [](float value) { return Pack<float>{} + value; };
+  x = at_least(all(-86.6F), x);
+  const Pack<float> shifted = multiply_add(x, all(1.44269504F), all(exp2_rounder));
+  const Pack<float> n = shifted - exp2_rounder;
+  // 10 bits of ln 2: their product with n is exact.
+  const Pack<float> r = multiply_add(n, all(2.12194440e-4F), multiply_add(n, all(-0.693359375F), x));
+  Pack<float> p = multiply_add(all(0.0013843653723597527F), r, all(0.008374154567718506F));
+  p = multiply_add(p, r, all(0.04166800156235695F));
+  p = multiply_add(p, r, all(0.16666430234909058F));
+  p = multiply_add(p, r, all(0.4999999403953552F));
+  p = multiply_add(p, r, all(1.0F));
+  p = multiply_add(p, r, all(1.0F));
+  return (Pack<float>)((Bits)p + ((Bits)shifted << 23));
+}
+inline Pack<double> exponential(Pack<double> x) {
+  for (int l = 0; l < pack_size<double>; ++l) x[l] = ::exp(x[l]);
+  return x;
+}
+
+// The largest lane, and the sum of the lanes: the upper half is added to the lower one until one is left.
+template <class V>
+inline auto largest_lane(V x) {
+  auto result = x[0];
+  for (int l = 1; l < static_cast<int>(sizeof x / sizeof x[0]); ++l) result = result < x[l] ? x[l] : result;
+  return result;
+}
+inline float largest_lane(Pack<float> x) {
+  using Places = PackTypes<float>::Integers;
+  x = at_least(x, __builtin_shuffle(x, Places{8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7}));
+  x = at_least(x, __builtin_shuffle(x, Places{4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11}));
+  x = at_least(x, __builtin_shuffle(x, Places{2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13}));
+  x = at_least(x, __builtin_shuffle(x, Places{1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14}));
+  return x[0];
+}
+inline float sum_of_lanes(Pack<float> x) {
+  using Places = PackTypes<float>::Integers;
+  x += __builtin_shuffle(x, Places{8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7});
+  x += __builtin_shuffle(x, Places{4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11});
+  x += __builtin_shuffle(x, Places{2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13});
+  x += __builtin_shuffle(x, Places{1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14});
+  return x[0];
+}
+inline double sum_of_lanes(Pack<double> x) {
+  for (int half = pack_size<double> / 2; half > 0; half /= 2) {
+    for (int l = 0; l < half; ++l) x[l] += x[l + half];
+  }
+  return x[0];
+}
+
+// ---- loads and stores -----------------------------------------------------------------------------------------------------
+
+template <class C>
+inline Pack<C> load_pack(const C* place) {
+  Pack<C> x;
+  std::memcpy(&x, place, sizeof x);
+  return x;
+}
+inline Pack<float> load_pack(const bf16* place) {
+  Halves x;
+  std::memcpy(&x, place, sizeof x);
+  return (Pack<float>)(__builtin_convertvector(x, PackTypes<float>::Bits) << 16);
+}
+template <class C>
+inline void store_pack(C* place, Pack<C> x) {
+  std::memcpy(place, &x, sizeof x);
+}
+// Rounds as bf16 does.
+inline Halves round_pack(Pack<float> x) {
+  using Bits = PackTypes<float>::Bits;
+  const Bits wide = (Bits)x;
+  const Bits nearest = (wide + 0x7fffU + (wide >> 16 & 1U)) >> 16;
+  const Bits quiet = wide >> 16 | 0x40U;
+  const Bits stored = (wide & 0x7fffffffU) > 0x7f800000U ? quiet : nearest;
+  return __builtin_convertvector(stored, Halves);
+}
+inline void store_pack(bf16* place, Pack<float> x) {
+  const Halves stored = round_pack(x);
+  std::memcpy(place, &stored, sizeof stored);
+}
+
+struct WholePack {
+  template <class T>
+  Pack<Compute<T>> load(const T* place) const {
+    return load_pack(place);
+  }
+  template <class T>
+  void store(T* place, Pack<Compute<T>> x) const {
+    store_pack(place, x);
+  }
+  template <class C>
+  Pack<C> all(C value) const {
+    return Pack<C>{} + value;
+  }
+  template <class V>
+  V or_else(V x, V) const {
+    return x;
+  }
+};
+
+// The first `count` lanes; the others are zero and stay in registers.
+struct PartOfPack {
+  int count;
+
+  template <class T>
+  Pack<Compute<T>> load(const T* place) const {
+    T buffer[pack_size<Compute<T>>] = {};
+    for (int l = 0; l < count; ++l) buffer[l] = place[l];
+    return load_pack(buffer);
+  }
+  template <class T>
+  void store(T* place, Pack<Compute<T>> x) const {
+    T buffer[pack_size<Compute<T>>];
+    store_pack(buffer, x);
+    for (int l = 0; l < count; ++l) place[l] = buffer[l];
+  }
+  template <class C>
+  Pack<C> all(C value) const {
+    return Pack<C>{} + value;
+  }
+  // x in the lanes that count, `other` in those beyond.
+  template <class V>
+  V or_else(V x, V other) const {
+    for (int l = count; l < static_cast<int>(sizeof x / sizeof x[0]); ++l) x[l] = other[l];
+    return x;
+  }
+};
+
+struct OneLane {
+  template <class T>
+  KOKKOS_INLINE_FUNCTION Compute<T> load(const T* place) const {
+    return *place;
+  }
+  template <class T>
+  KOKKOS_INLINE_FUNCTION void store(T* place, Compute<T> x) const {
+    *place = x;
+  }
+  template <class C>
+  KOKKOS_INLINE_FUNCTION C all(C value) const {
+    return value;
+  }
+};
+
+// The value as T stores it.
+template <class T>
+inline Pack<Compute<T>> as_stored(Pack<Compute<T>> x) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    return (Pack<float>)(__builtin_convertvector(round_pack(x), PackTypes<float>::Bits) << 16);
+  } else {
+    return x;
+  }
+}
+
+// ---- loops ----------------------------------------------------------------------------------------------------------------
+
+// body(lanes, i) for all i < count, a pack at a time on the host; only there.
+template <class C, class Body>
+inline void each_pack(std::int64_t first, std::int64_t end, const Body& body) {
+  std::int64_t i = first;
+  for (; i + pack_size<C> <= end; i += pack_size<C>) body(WholePack{}, i);
+  if (i < end) body(PartOfPack{static_cast<int>(end - i)}, i);
+}
+
+// body(lanes, i) covers all i < count, independent of each other.
+template <class C, class Body>
+void for_packs(const std::string& label, const ExecutionSpace& space, std::int64_t count, const Body& body) {
+  if constexpr (on_host) {
+    constexpr std::int64_t block = 4096;
+    Kokkos::parallel_for(label, RowRange(space, 0, (count + block - 1) / block), [=](std::int64_t b) {
+      each_pack<C>(b * block, b * block + block < count ? b * block + block : count, body);
+    });
+  } else {
+    Kokkos::parallel_for(
+        label, RowRange(space, 0, count), KOKKOS_LAMBDA(const std::int64_t i) { body(OneLane{}, i); });
+  }
+}
+
+// body(lanes, c) covers the columns of a row inside for_rows.
+template <class C, class Member, class Body>
+KOKKOS_INLINE_FUNCTION void row_packs(const Member& member, std::int64_t count, const Body& body) {
+  if constexpr (on_host) {
+    (void)member;
+    each_pack<C>(0, count, body);
+  } else {
+    Kokkos::parallel_for(Kokkos::TeamVectorRange(member, count), [&](const std::int64_t c) { body(OneLane{}, c); });
+    member.team_barrier();
+  }
+}
+
+// ---- several rows or columns at a time, on the host -----------------------------------------------------------------------
+
+// Sums over one row take long to come out of the pipeline; `Count` rows side by side fill it. A row's result does not depend on
+// its neighbours. body(count, first): `count` is a constant, `first` the first of as many rows.
+template <int Count, class Body>
+void for_row_groups(const std::string& label, const ExecutionSpace& space, std::int64_t rows, const Body& body) {
+  Kokkos::parallel_for(label, RowRange(space, 0, (rows + Count - 1) / Count), [=](std::int64_t group) {
+    const std::int64_t first = group * Count;
+    if (first + Count <= rows) {
+      body(std::integral_constant<int, Count>{}, first);
+    } else {
+      for (std::int64_t row = first; row < rows; ++row) body(std::integral_constant<int, 1>{}, row);
+    }
+  });
+}
+// Adds to targets[s][c] the sums over the rows of what term(lanes, row, c, sums) adds to sums[s]: in blocks of rows, to keep
+// rounding errors of long sums small.
+template <class C, int Sums, int Packs, class Lanes, class Term>
+inline void add_row_sums(const Lanes& lanes, std::int64_t rows, std::int64_t column, const Term& term,
+                         C* const (&targets)[Sums]) {
+  constexpr std::int64_t block = 64;
+  Pack<C> totals[Packs][Sums] = {};
+  for (std::int64_t first = 0; first < rows; first += block) {
+    const std::int64_t end = first + block < rows ? first + block : rows;
+    Pack<C> partial[Packs][Sums] = {};
+    for (std::int64_t row = first; row < end; ++row) {
+      for (int p = 0; p < Packs; ++p) term(lanes, row, column + p * pack_size<C>, partial[p]);
+    }
+    for (int p = 0; p < Packs; ++p) {
+      for (int s = 0; s < Sums; ++s) totals[p][s] += partial[p][s];
+    }
+  }
+  for (int p = 0; p < Packs; ++p) {
+    for (int s = 0; s < Sums; ++s) {
+      C* const target = targets[s] + column + p * pack_size<C>;
+      lanes.store(target, lanes.load(target) + totals[p][s]);
+    }
+  }
+}
+
+// The same for the columns first .. first + width - 1 of a group of for_column_groups.
+template <class C, int Sums, class Term>
+inline void add_group_sums(std::int64_t rows, std::int64_t first, std::int64_t width, const Term& term,
+                           C* const (&targets)[Sums]) {
+  if (width == column_group) {
+    add_row_sums<C, Sums, column_group / pack_size<C>>(WholePack{}, rows, first, term, targets);
+  } else {
+    each_pack<C>(first, first + width,
+                 [&](const auto& lanes, std::int64_t c) { add_row_sums<C, Sums, 1>(lanes, rows, c, term, targets); });
+  }
+}
+
+}  // namespace minipipe::core

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "schedules/simulate/simulator.hpp"
+
+namespace minipipe::schedules {
+
+// A ring all-reduce of `bytes` over `replicas`: each sends and receives 2 messages of bytes / R, one after the other
+// (Patarasuk and Yuan 2009). In the unit of time of `latency`; bytes_per_time 0: no limit. 0 with one replica.
+double ring_all_reduce(double bytes, int replicas, double bytes_per_time, double latency);
+
+// One optimizer update out of many, in the unit of time of the costs.
+struct SteadyStep {
+  double time = 0;                           // per update: the difference of two runs leaves fill and drain out
+  double busy_share = 0;                     // of the ranks' time: passes and updates
+  double pass_share = 0;                     // of the ranks' time: passes alone
+  std::vector<std::int64_t> peak_in_flight;  // by stage
+  std::int64_t gap_max = 0;
+  std::int64_t actions = 0;  // simulated in all
+};
+
+// Simulates the schedule twice, the second time for more updates. A replica's exchange of gradients belongs into costs.update:
+// it then starts when the stage's own last weight gradient is done, holds up this stage only, and overlaps with what other
+// stages compute. Replicas are alike, so one of them stands for all.
+SteadyStep steady_step(const ScheduleOptions& options, const Costs& costs);
+
+}  // namespace minipipe::schedules

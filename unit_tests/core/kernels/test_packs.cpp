@@ -1,0 +1,63 @@
+#include <cmath>
+#include <limits>
+
+#include "core/kernels/gelu.hpp"
+#include "core/kernels/packs.hpp"
+#include "unit_tests/core/kernels/arrays.hpp"
+
+namespace minipipe::core::testing {
+
+TEST(Packs, PowerOfTwoIsWithinItsErrorAndKeepsItsLimits) {
+  for (float x = -124.9f; x < 125; x += 0.0371f) {
+    const Pack<float> powers = power_of_two(Pack<float>{} + x);
+    const double exact = std::exp2(static_cast<double>(x));
+    ASSERT_NEAR(powers[3] / exact, 1.0, 2e-7) << x;
+    ASSERT_NEAR(power_of_two(x) / exact, 1.0, 2e-7) << x;
+  }
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Pack<float> x = {0, -200, 200, -infinity, infinity, std::nanf(""), -std::nanf(""), lowest_value<float>, 1, -1};
+  const Pack<float> powers = power_of_two(x);
+  EXPECT_EQ(powers[0], 1.0f);
+  for (const int l : {1, 3, 7}) EXPECT_EQ(powers[l], std::ldexp(1.0f, -125)) << l;
+  for (const int l : {2, 4}) EXPECT_EQ(powers[l], std::ldexp(1.0f, 125)) << l;
+  for (const int l : {5, 6}) EXPECT_TRUE(std::isnan(powers[l])) << l;
+}
+
+TEST(Packs, ExponentialIsWithinItsErrorAndClampedFromBelow) {
+  for (float x = -86.5f; x < 86; x += 0.0237f) {
+    ASSERT_NEAR(exponential(Pack<float>{} + x)[5] / std::exp(static_cast<double>(x)), 1.0, 2e-7) << x;
+  }
+  const Pack<float> x = {0, -100, -std::numeric_limits<float>::infinity(), lowest_value<float>, std::nanf("")};
+  const Pack<float> powers = exponential(x);
+  EXPECT_EQ(powers[0], 1.0f);
+  for (const int l : {1, 2, 3}) EXPECT_NEAR(powers[l], 2.45e-38, 1e-39) << l;
+  EXPECT_TRUE(std::isnan(powers[4]));
+}
+
+TEST(Packs, LanesAreReducedAndPartsLeaveOthersAlone) {
+  Pack<float> x = {};
+  for (int l = 0; l < 16; ++l) x[l] = static_cast<float>(l * 7 % 16);
+  EXPECT_EQ(sum_of_lanes(x), 120.0f);
+  EXPECT_EQ(largest_lane(x), 15.0f);
+  std::vector<bf16> values(16, bf16(3.0f));
+  PartOfPack{5}.store(values.data(), Pack<float>{} + 1.0f);
+  for (int l = 0; l < 16; ++l) EXPECT_EQ(static_cast<float>(values[static_cast<std::size_t>(l)]), l < 5 ? 1.0f : 3.0f) << l;
+  const Pack<float> part = PartOfPack{3}.or_else(PartOfPack{3}.load(values.data()), Pack<float>{} - 2.0f);
+  EXPECT_EQ(part[2], 1.0f);
+  EXPECT_EQ(part[3], -2.0f);
+}
+
+// The value of an element does not depend on where it lies: packs and the rest of an array give the same bits.
+TEST(Packs, GeluIsTheSameInWholePacksAndParts) {
+  Numbers numbers;
+  for (int i = 0; i < 37; ++i) numbers.push_back(-6 + 0.37 * i);
+  const Array<float> input(numbers), out(numbers.size());
+  gelu_forward<float>({}, out.vector(), input.vector());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const Array<float> one(Numbers{numbers[i]}), result(1);
+    gelu_forward<float>({}, result.vector(), one.vector());
+    EXPECT_EQ(result.exact()[0], out.exact()[i]) << i;
+  }
+}
+
+}  // namespace minipipe::core::testing
