@@ -83,6 +83,7 @@ Subject load(const TuneCommand& tune, const Command& command) {
   int stages = 0;
   if (subject.has_deck) {
     subject.deck = load_deck(command, MPI_COMM_WORLD);
+    core::validate(core::model_config(subject.deck), core::train_shape(subject.deck), 1);
     int ranks = 1;
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     const int as_if = tune.devices > 0 ? tune.devices : ranks;
@@ -108,6 +109,9 @@ Subject load(const TuneCommand& tune, const Command& command) {
     } else if (file.profile.size() != subject.deck.model.layers) {
       throw InputError("profile " + tune.profile + ": has " + std::to_string(file.profile.size()) +
                        " layers, but model.layers = " + std::to_string(subject.deck.model.layers));
+    } else if (const std::string& pattern = subject.deck.model.pattern; !pattern.empty() && pattern != file.profile.pattern) {
+      throw InputError("profile " + tune.profile + ": layers = \"" + file.profile.pattern + "\", but model.pattern = \"" +
+                       pattern + "\"; the plan would be for other layers");
     }
   }
   if (tune.devices < 0) throw InputError(with("--devices", tune.devices) + ": must be at least 1");

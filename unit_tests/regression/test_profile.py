@@ -1,12 +1,25 @@
-"""jobs/validate-profile.sh measures a profile and sets predictions beside runs; tune reads the same profile."""
+"""jobs/validate-profile.sh and validate-hybrid.sh measure profiles and set predictions beside runs; tune reads the profiles."""
 
 import json
 import subprocess
 from pathlib import Path
 
+import h5py
+
 import support
 
 PROFILE = "validation/profile.h5"  # of the small deck on two ranks, made by the first test
+
+
+def script(name, *arguments):
+    command = [support.SOURCE / "jobs" / name, *arguments]
+    done = subprocess.run(command, text=True, timeout=300, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def data_files():
+    return [f"data.{name}={Path('data/sample', name + '.h5').resolve()}" for name in ("train", "validation")]
 
 
 def last_line(result):
@@ -44,11 +57,8 @@ def test_tune_says_what_it_needs():
 
 def test_validation_sets_predictions_beside_runs():
     out = Path("validation").resolve()
-    deck = Path("deck.toml").resolve()
-    data = [f"data.{name}={Path('data/sample', name + '.h5').resolve()}" for name in ("train", "validation")]
-    script = [support.SOURCE / "jobs/validate-profile.sh", "--deck", deck, "--steps", "50", "--out", out, *data]
-    done = subprocess.run(script, text=True, timeout=300, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert done.returncode == 0, done.stdout
+    deck, data = Path("deck.toml").resolve(), data_files()
+    told = script("validate-profile.sh", "--deck", deck, "--steps", "50", "--out", out, *data)
     rows = json.loads((out / "table.json").read_text())["rows"]
     assert [row["schedule"] for row in rows] == ["1f1b", "paci", "gpipe"], rows
     for row in rows:
@@ -61,9 +71,46 @@ def test_validation_sets_predictions_beside_runs():
         assert row["measured_bubble_share"] == summary["schedule_bubble_share"], row
         deck_tokens = 4 * 2 * 32  # microbatches of an update, sequences, tokens
         assert abs(row["measured_step_time_s"] * summary["schedule_tokens_per_s"] / deck_tokens - 1) < 1e-9, row
-        assert row["schedule"] in done.stdout
+        assert row["schedule"] in told
+
+
+def test_a_hybrid_is_predicted_by_kind_of_layer():
+    """A short profile of a tiny hybrid, a plan tuned from it, and runs on real and on emulated ranks."""
+    out = Path("hybrid").resolve()
+    deck = Path(support.write_deck(support.HYBRID, "hybrid.toml")).resolve()
+    told = script("validate-hybrid.sh", "--deck", deck, "--steps", "50", "--time", "1", "--emulated", "3", "--out", out, *data_files())
+    kinds = ["attention", "mlp", "experts", "state_space"]
+    kinds = [kind for kind, letter in zip(kinds, "*-#M") if letter in support.HYBRID["model.pattern"]]
+    with h5py.File(out / "profile.h5", "r") as file:
+        assert file.attrs["format_version"] == 2
+        for group in ("parameters", "activation_bytes", "mean/forward", "ranks/1/update"):
+            assert set(file[group].attrs) - {"received"} == {"embedding", "head", *kinds}, (group, set(file[group].attrs))
+        assert all(file["parameters"].attrs[kind] > 0 and file["activation_bytes"].attrs[kind] > 0 for kind in kinds)
+        assert sum(file["mean/backward"].attrs[kind] for kind in kinds) > 0
+        assert file.attrs["undetermined"] in (b"", ""), file.attrs["undetermined"]
+    table = json.loads((out / "table.json").read_text())
+    assert [(case["ranks"], case["emulated"]) for case in table["cases"]] == [(2, False), (3, True)], table["cases"]
+    assert table["cases"][0]["same_losses"] is True, table["cases"]
+    support.assert_same_trace(out / "real-2/uniform", out / "real-2/tuned", ("step", "loss", "grad_norm"))
+    for row in table["rows"]:
+        predicted = json.loads((out / f"{'emulated' if row['emulated'] else 'real'}-{row['ranks']}" / row["plan"] /
+                                "simulated.txt").read_text().splitlines()[-1])
+        assert row["predicted_step_time_s"] == predicted["step_time_s"] > 0 and row["measured_step_time_s"] > 0, row
+        assert row["emulated"] or row["predicted_peak_bytes"] == row["measured_peak_bytes"] == predicted["peak_bytes"], row
+        assert len(predicted["stage_forward_ms"]) == len(predicted["stage_update_ms"]) == row["stages"], (row, predicted)
+    assert "emulated" in told and "speed-up" in told, told
+    # The same kinds in another order and number need no other profile; a kind that was not measured does.
+    fewer = support.overrides({"model.pattern": "*--", "model.layers": 3})
+    search = ("--devices", 2, "--iterations", 20)
+    line = last_line(support.run(1, "tune", "hybrid.toml", *fewer, "--profile", out / "profile.h5", *search))
+    assert sum(line["partition"]) == 3, line
+    short = support.run(1, "tune", "hybrid.toml", "model.layers=3", "--profile", out / "profile.h5", *search, status=2)
+    support.assert_contains(short.output, "model.pattern")
+    plain = support.run(1, "tune", "deck.toml", "--profile", out / "profile.h5", *search, status=2)
+    support.assert_contains(plain.output, "layers of kind transformer: none in the profile")
 
 
 if __name__ == "__main__":
     tests = [test_validation_sets_predictions_beside_runs, test_tune_reads_a_measured_profile, test_tune_says_what_it_needs]
+    tests.append(test_a_hybrid_is_predicted_by_kind_of_layer)
     support.main(tests)

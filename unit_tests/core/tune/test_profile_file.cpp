@@ -50,6 +50,21 @@ TEST(ProfileFile, ReadsCostsAndCases) {
   EXPECT_EQ(*file.cases[0].makespan_ticks, 7);
 }
 
+// The symbols of published profiles.
+TEST(ProfileFile, EverySymbolHasItsCosts) {
+  const auto profile =
+      parse_profile(R"({"layers": "M-*#T-M", "forward_ms": {"E": 1, "M": 2, "-": 3, "*": 4, "#": 5, "T": 6, "L": 7},
+ "backward_ms": {"E": 0, "M": 1, "-": 1, "*": 1, "#": 1, "T": 1, "L": 1},
+ "weight_ms": {"E": 0, "M": 1, "-": 1, "*": 1, "#": 1, "T": 1, "L": 1}})",
+                    "p.json")
+          .profile;
+  ASSERT_EQ(profile.size(), 7);
+  const double forward[] = {2, 3, 4, 5, 6, 3, 2};
+  for (int l = 0; l < 7; ++l) EXPECT_EQ(profile.layers[l].forward, forward[l]) << profile.pattern[l];
+  EXPECT_EQ(profile.embedding.forward, 1);
+  EXPECT_EQ(profile.head.forward, 7);
+}
+
 TEST(ProfileFile, BadValuesAreNamedByPath) {
   expect_refused("{", "not JSON");
   expect_refused("[]", "is not a JSON object");
