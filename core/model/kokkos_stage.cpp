@@ -72,6 +72,10 @@ KokkosStage::Implementation::Implementation(const KokkosStageOptions& given, Bat
       squares("minipipe::model::gradient_squares", layout.squares),
       host_squares(Kokkos::create_mirror_view(squares)),
       context{.space = space, .model = options.model, .shape = options.shape, .seed = options.seed} {
+  for (const SquarePart& part : square_parts) {
+    const Piece& piece = part.piece;
+    square_pieces.push_back({part.array.data() + piece.offset, piece.rows, piece.columns, piece.stride});
+  }
   if (layout.rotary > 0) {
     const auto table = slice_matrix<double>(rotary, 0, options.shape.sequence, head_size(options.model));
     rotary_table(space, table, rotary_base);
