@@ -30,6 +30,7 @@ Compute<T> host_loss(const T* x, std::int64_t columns, std::int32_t target) {
     });
     if (first > 0) total *= exponential(before - largest);
     each_pack<C>(first, end, [&](const auto& lanes, std::int64_t c) {
+      prefetch(x + c + chunk);
       total += lanes.or_else(exponential(lanes.load(x + c) - largest), zero);
     });
   }
@@ -50,6 +51,7 @@ Compute<T> host_gradient(T* x, std::int64_t columns, std::int32_t target, Comput
   // The target's entry p - 1 would cancel when the model is sure; it is minus the sum of the others.
   V sum = zero;
   each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
+    prefetch(x + c + columns);
     V value = exponential(lanes.load(x + c) - largest);
     if constexpr (exact_in_place<T>) lanes.store(x + c, value);
     if (target - c < pack_size<C> && target >= c) value[target - c] = 0;

@@ -1,9 +1,24 @@
 #include "core/kernels/embedding.hpp"
 
-#include "core/kernels/loops.hpp"
+#include "core/kernels/packs.hpp"
 #include "core/kernels/shape.hpp"
 
 namespace minipipe::core {
+
+namespace {
+
+template <class T>
+struct SumOfRows {
+  T* out;
+  const T *token, *position;
+
+  template <class Lanes>
+  KOKKOS_INLINE_FUNCTION void operator()(const Lanes& lanes, std::int64_t c) const {
+    lanes.store(out + c, lanes.load(token + c) + lanes.load(position + c));
+  }
+};
+
+}  // namespace
 
 template <class T>
 void embedding_forward(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<std::int32_t> tokens, ConstMatrix<T> token_table,
@@ -13,13 +28,16 @@ void embedding_forward(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<s
   require_shape(out.extent(0) == tokens.size() && extent(token_table, 1) == columns &&
                     (!positions || (extent(position_table, 1) == columns && extent(position_table, 0) >= sequence)),
                 "embedding_forward");
+  const auto batch = static_cast<std::uint32_t>(extent(tokens, 0));
+  // Place by place through the batch, so that a position's row is read from far away once.
   for_rows(
-      "minipipe::embedding::forward", space, extent(out, 0), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
+      "minipipe::embedding::forward", space, extent(out, 0), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t unit) {
+        const std::int64_t place = static_cast<std::uint32_t>(unit) / batch;
+        const std::int64_t row = static_cast<std::uint32_t>(unit) % batch * sequence + place;
         const T* token = row_pointer(token_table, tokens.data()[row]);
         T* result = row_pointer(out, row);
         if (positions) {
-          const T* position = row_pointer(position_table, row % sequence);
-          row_for(member, columns, [=](const std::int64_t c) { result[c] = token[c] + position[c]; });
+          row_packs<Compute<T>>(member, columns, SumOfRows<T>{result, token, row_pointer(position_table, place)});
         } else {
           row_for(member, columns, [=](const std::int64_t c) { result[c] = static_cast<Compute<T>>(token[c]); });
         }

@@ -25,6 +25,7 @@ void host_forward(std::int64_t columns, T* y, const T* x, Compute<T>* mean, Comp
   // The sum of squared differences, not of squares: no cancellation when the mean is large.
   each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
     for (int q = 0; q < Rows; ++q) {
+      prefetch(x + (q + Rows) * columns + c);
       const V difference = lanes.or_else(lanes.load(x + q * columns + c) - m[q], V{});
       squares[q] = multiply_add(difference, difference, squares[q]);
     }

@@ -222,6 +222,13 @@ inline void store_pack(bf16* place, Pack<float> x) {
   std::memcpy(place, &stored, sizeof stored);
 }
 
+// Brings what lies there closer while something else is computed. The place may lie outside the array.
+inline void prefetch([[maybe_unused]] const void* place) {
+#if defined(__GNUC__)
+  __builtin_prefetch(place, 0, 2);
+#endif
+}
+
 struct WholePack {
   template <class T>
   Pack<Compute<T>> load(const T* place) const {

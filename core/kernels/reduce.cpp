@@ -1,6 +1,7 @@
 #include "core/kernels/reduce.hpp"
 
 #include "core/kernels/loops.hpp"
+#include "core/kernels/pieces.hpp"
 #include "core/kernels/shape.hpp"
 
 namespace minipipe::core {
@@ -41,6 +42,48 @@ void blocked_sum(const char* label, const ExecutionSpace& space, Vector<double> 
   add_blocks(space, result, workspace, blocks, accumulate);
 }
 
+// What a launch is told of a rectangle.
+template <class T>
+struct SquareSource {
+  const T* values;
+  std::int64_t count, columns, stride;
+};
+
+// workspace(b) = the sum of squares of block b of the sources, and results(p) = that of source p.
+template <class T>
+void sums_of_squares(const ExecutionSpace& space, Vector<double> results, const PieceTable<SquareSource<T>>& table,
+                     Vector<double> workspace) {
+  for_rows(
+      "minipipe::reduce::sums_of_squares", space, table.blocks(), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t b) {
+        const int p = table.piece_of(b);
+        const SquareSource<T>& source = table.piece(p);
+        const std::int64_t first = (b - table.first_block(p)) * piece_block;
+        const std::int64_t count = source.count - first < piece_block ? source.count - first : piece_block;
+        const T* const v = source.values;
+        const std::int64_t columns = source.columns, stride = source.stride;
+        double total = 0;
+        if (columns == stride) {
+          total = row_sum<double>(member, count, [=](const std::int64_t i) {
+            const double value = v[first + i];
+            return value * value;
+          });
+        } else {
+          total = row_sum<double>(member, count, [=](const std::int64_t i) {
+            const double value = v[(first + i) / columns * stride + (first + i) % columns];
+            return value * value;
+          });
+        }
+        row_for(member, 1, [=](const std::int64_t) { workspace(b) = total; });
+      });
+  Kokkos::parallel_for(
+      "minipipe::reduce::blocks_of_squares", RowRange(space, 0, table.pieces()), KOKKOS_LAMBDA(const std::int64_t p) {
+        double total = 0;
+        const std::int64_t end = table.first_block(static_cast<int>(p) + 1);
+        for (std::int64_t b = table.first_block(static_cast<int>(p)); b < end; ++b) total += workspace(b);
+        results(p) = total;
+      });
+}
+
 }  // namespace
 
 std::int64_t sum_workspace(std::int64_t count) { return (count + block_size - 1) / block_size; }
@@ -78,6 +121,24 @@ void sum_of_squares(const ExecutionSpace& space, Vector<double> result, ConstVec
   add_blocks(space, result, workspace, blocks, accumulate);
 }
 
+template <class T>
+void sums_of_squares(const ExecutionSpace& space, Vector<double> results, std::span<const Rectangle<T>> rectangles,
+                     Vector<double> workspace) {
+  static_assert(piece_block == block_size, "blocks are those of sum_of_squares");
+  require_shape(rectangles.size() <= results.size(), "sums_of_squares");
+  std::int64_t result = 0;
+  PieceTable<SquareSource<T>> table;
+  for (const Rectangle<T>& r : rectangles) {
+    // Runs without a gap are one run.
+    table.add({r.values, r.rows * r.columns, r.columns, r.rows == 1 ? r.columns : r.stride}, r.rows * r.columns);
+    if (!table.full() && &r != &rectangles.back()) continue;
+    require_shape(table.blocks() <= extent(workspace, 0), "sums_of_squares");
+    sums_of_squares<T>(space, slice<double>(results, result, table.pieces()), table, workspace);
+    result += table.pieces();
+    table = {};
+  }
+}
+
 double read_scalar(const ExecutionSpace& space, ConstVector<double> result) {
   double value = 0;
   const Kokkos::View<double, Kokkos::HostSpace, Unmanaged> host(&value);
@@ -90,7 +151,8 @@ double read_scalar(const ExecutionSpace& space, ConstVector<double> result) {
   template void sum<T>(const ExecutionSpace&, Vector<double>, ConstVector<T>, Vector<double>, bool);                 \
   template void sum_of_squares<T>(const ExecutionSpace&, Vector<double>, ConstVector<T>, Vector<double>, bool);      \
   template void sum_of_squares<T>(const ExecutionSpace&, Vector<double>, ConstVector<T>, std::int64_t, std::int64_t, \
-                                  std::int64_t, Vector<double>, bool);
+                                  std::int64_t, Vector<double>, bool);                                               \
+  template void sums_of_squares<T>(const ExecutionSpace&, Vector<double>, std::span<const Rectangle<T>>, Vector<double>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "core/types/types.hpp"
 
 namespace minipipe::core {
@@ -20,6 +22,21 @@ void sum_of_squares(const ExecutionSpace& space, Vector<double> result, ConstVec
 template <class T>
 void sum_of_squares(const ExecutionSpace& space, Vector<double> result, ConstVector<T> values, std::int64_t rows,
                     std::int64_t columns, std::int64_t stride, Vector<double> workspace, bool accumulate);
+
+// `rows` runs of `columns` values whose starts are `stride` apart.
+template <class T>
+struct Rectangle {
+  const T* values = nullptr;
+  std::int64_t rows = 1;
+  std::int64_t columns = 0;
+  std::int64_t stride = 0;  // of no meaning for one row
+};
+
+// results(p) = sum of the squares of rectangle p, to the last bit that of sum_of_squares, in a few launches for all of them.
+// `workspace` holds at least the sum of sum_workspace(size) over the rectangles.
+template <class T>
+void sums_of_squares(const ExecutionSpace& space, Vector<double> results, std::span<const Rectangle<T>> rectangles,
+                     Vector<double> workspace);
 
 // Waits for `space` and returns result(0).
 double read_scalar(const ExecutionSpace& space, ConstVector<double> result);

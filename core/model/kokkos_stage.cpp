@@ -77,6 +77,10 @@ KokkosStage::Implementation::Implementation(const KokkosStageOptions& given, Bat
               .seed = options.seed,
               // As the loss of a microbatch, of which the update's is the mean.
               .balance_scale = options.model.balance_loss / static_cast<double>(options.window)} {
+  for (const SquarePart& part : square_parts) {
+    const Piece& piece = part.piece;
+    square_pieces.push_back({part.array.data() + piece.offset, piece.rows, piece.columns, piece.stride});
+  }
   if (layout.rotary > 0) {
     const auto table = slice_matrix<double>(rotary, 0, options.shape.sequence, head_size(options.model));
     rotary_table(space, table, rotary_base);

@@ -3,6 +3,7 @@
 #include <functional>
 #include <vector>
 
+#include "core/kernels/reduce.hpp"
 #include "core/model/activation_arena.hpp"
 #include "core/model/kokkos_stage.hpp"
 #include "core/model/loss_record.hpp"
@@ -55,6 +56,7 @@ class KokkosStage::Implementation {
   OwnedVector<float> token_losses;
   LossRecord losses;
   std::vector<SquarePart> square_parts;
+  std::vector<Rectangle<float>> square_pieces;  // where they lie
   OwnedVector<double> sum_workspace, squares;
   OwnedVector<double>::HostMirror host_squares;
   LayerContext context;

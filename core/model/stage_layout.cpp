@@ -75,15 +75,13 @@ StageLayout::StageLayout(const KokkosStageOptions& options)
   }
 
   const auto owned = owned_square_pieces(ReplicaLayout(model, layers, options.replication));
-  std::size_t largest = 0;
-  for (const TensorPiece& part : owned) largest = std::max(largest, static_cast<std::size_t>(part.piece.floats()));
+  for (const TensorPiece& part : owned) sum_workspace += static_cast<std::size_t>(core::sum_workspace(part.piece.floats()));
   if (layers.head) {
     token_losses = rows;
     loss_capacity = losses_kept;
-    largest = std::max(largest, rows);
+    sum_workspace = std::max(sum_workspace, static_cast<std::size_t>(core::sum_workspace(static_cast<std::int64_t>(rows))));
   }
   squares = owned.size();
-  sum_workspace = static_cast<std::size_t>(core::sum_workspace(static_cast<std::int64_t>(largest)));
 }
 
 void StageLayout::plan_evaluation(const KokkosStageOptions& options) {

@@ -10,15 +10,6 @@
 
 namespace minipipe::core {
 
-namespace {
-
-// From the piece's first element to the end of its last run.
-Vector<float> from_piece(const Vector<float>& array, const Piece& piece) {
-  return slice<float>(array, piece.offset, (piece.rows - 1) * piece.stride + piece.columns);
-}
-
-}  // namespace
-
 double KokkosStage::Implementation::gradient_scale(const std::vector<int>& replicas, std::int64_t update) const {
   ReplicaOptions other = options.replication;
   std::int64_t tokens = 0;
@@ -39,16 +30,7 @@ double KokkosStage::Implementation::unreduced_scale(std::int64_t update) const {
 
 // Parts of one tensor are added up in their order.
 std::vector<TensorSquares> KokkosStage::Implementation::gradient_squares(double scale) {
-  for (std::size_t p = 0; p < square_parts.size(); ++p) {
-    const Piece& piece = square_parts[p].piece;
-    const Vector<double> sum = slice<double>(squares, static_cast<std::int64_t>(p), 1);
-    const Vector<float> values = from_piece(square_parts[p].array, piece);
-    if (piece.rows == 1) {
-      sum_of_squares<float>(space, sum, values, sum_workspace, false);
-    } else {
-      sum_of_squares<float>(space, sum, values, piece.rows, piece.columns, piece.stride, sum_workspace, false);
-    }
-  }
+  sums_of_squares<float>(space, squares, square_pieces, sum_workspace);
   if constexpr (!on_host) Kokkos::deep_copy(space, host_squares, squares);
   fence_instance(space, "before sums of squares are read on the host, because they were enqueued");
   std::vector<TensorSquares> sums;

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "core/kernels/loops.hpp"
 #include "core/kernels/math.hpp"
+#include "core/kernels/pieces.hpp"
 #include "core/kernels/shape.hpp"
 
 namespace minipipe::core {
@@ -14,7 +14,7 @@ namespace {
 template <class T>
 struct Coefficients {
   T beta1, one_minus_beta1, beta2, one_minus_beta2, momentum_weight, gradient_weight, inverse_root_correction2, epsilon, rate,
-      decay, scale;
+      scale;
 };
 
 template <class T>
@@ -22,6 +22,7 @@ struct Range {
   T *parameters, *first_moment, *second_moment;
   const T* gradients;
   std::int64_t count;
+  T decay;
 };
 
 // Where a range starts in each array.
@@ -42,23 +43,19 @@ struct Starts {
 };
 
 template <bool Nesterov, class T>
-void update_range(const ExecutionSpace& space, const Range<T>& range, const Coefficients<T>& k) {
-  T* const parameters = range.parameters;
-  T* const first_moment = range.first_moment;
-  T* const second_moment = range.second_moment;
-  const T* const gradients = range.gradients;
-  for_elements(
-      Nesterov ? "minipipe::nadam::update" : "minipipe::adamw::update", space, range.count,
-      KOKKOS_LAMBDA(const std::int64_t i) {
-        const T g = k.scale * gradients[i];
-        const T m = k.beta1 * first_moment[i] + k.one_minus_beta1 * g;
-        const T v = k.beta2 * second_moment[i] + k.one_minus_beta2 * g * g;
-        first_moment[i] = m;
-        second_moment[i] = v;
+void update_ranges(const ExecutionSpace& space, const PieceTable<Range<T>>& ranges, const Coefficients<T>& k) {
+  for_pieces(
+      Nesterov ? "minipipe::nadam::update" : "minipipe::adamw::update", space, ranges,
+      KOKKOS_LAMBDA(const Range<T>& range, const std::int64_t i) {
+        const T g = k.scale * range.gradients[i];
+        const T m = k.beta1 * range.first_moment[i] + k.one_minus_beta1 * g;
+        const T v = k.beta2 * range.second_moment[i] + k.one_minus_beta2 * g * g;
+        range.first_moment[i] = m;
+        range.second_moment[i] = v;
         T numerator = m * k.momentum_weight;
         if (Nesterov) numerator += g * k.gradient_weight;
         const T direction = numerator / (square_root(v) * k.inverse_root_correction2 + k.epsilon);
-        parameters[i] -= k.rate * direction + k.decay * parameters[i];
+        range.parameters[i] -= k.rate * direction + range.decay * range.parameters[i];
       });
 }
 
@@ -84,6 +81,7 @@ void update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> first_m
   k.epsilon = static_cast<T>(options.epsilon);
   k.rate = static_cast<T>(learning_rate);
   k.scale = static_cast<T>(gradient_scale);
+  PieceTable<Range<T>> table;
   for (std::size_t i = 0; i < ranges.size();) {
     const Starts first(ranges[i]);
     const bool decay = ranges[i].decay;
@@ -95,12 +93,16 @@ void update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> first_m
     require_shape(count >= 0 && fits(first.parameters, parameters) && fits(first.first_moment, first_moment) &&
                       fits(first.second_moment, second_moment) && fits(first.gradients, gradients),
                   name);
-    k.decay = static_cast<T>(decay ? learning_rate * options.weight_decay : 0.0);
-    update_range<Nesterov, T>(space,
-                              {parameters.data() + first.parameters, first_moment.data() + first.first_moment,
-                               second_moment.data() + first.second_moment, gradients.data() + first.gradients, count},
-                              k);
+    table.add({parameters.data() + first.parameters, first_moment.data() + first.first_moment,
+               second_moment.data() + first.second_moment, gradients.data() + first.gradients, count,
+               static_cast<T>(decay ? learning_rate * options.weight_decay : 0.0)},
+              count);
+    if (table.full()) {
+      update_ranges<Nesterov, T>(space, table, k);
+      table = {};
+    }
   }
+  if (table.blocks() > 0) update_ranges<Nesterov, T>(space, table, k);
 }
 
 }  // namespace

@@ -7,7 +7,12 @@ namespace minipipe::core::test {
 // Models so small that everything takes microseconds.
 inline Deck tiny_deck(const std::string& family) {
   Deck deck;
-  deck.model = {.family = family, .layers = 2, .width = 16, .heads = 2, .vocab = 11, .context = 8};
+  deck.model.family = family;
+  deck.model.layers = 2;
+  deck.model.width = 16;
+  deck.model.heads = 2;
+  deck.model.vocab = 11;
+  deck.model.context = 8;
   if (family == "llama") deck.model.kv_heads = 1;
   if (family == "hybrid") {
     deck.model.pattern = "M*-";

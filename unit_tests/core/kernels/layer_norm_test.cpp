@@ -83,4 +83,34 @@ TYPED_TEST(LayerNorm, LargeMeanDoesNotCancelTheVariance) {
   expect_near(out.get(), reference(1, 4, input.get(), one.get(), zero.get()), 8 * rounding<T>);
 }
 
+// Rows are worked on in groups; which ones share a group must not matter. The counts leave some rows over.
+TYPED_TEST(LayerNorm, ARowDoesNotDependOnItsNeighbours) {
+  using T = TypeParam;
+  const int rows = 39;
+  for (const int columns : {5, 128, 300}) {
+    const std::size_t size = static_cast<std::size_t>(rows) * columns;
+    const Array<T> x(random_numbers(size, 1)), dy(random_numbers(size, 2)), out(size), dx(random_numbers(size, 3));
+    const Array<T> gamma(random_numbers(columns, 4)), beta(random_numbers(columns, 5)), mean(rows), rstd(rows);
+    const Array<T> out_alone(size), dx_alone(random_numbers(size, 3)), mean_alone(rows), rstd_alone(rows);
+    const T epsilon(1e-5);
+    layer_norm_forward<T>({}, out.matrix(rows, columns), mean.vector(), rstd.vector(), x.matrix(rows, columns), gamma.vector(),
+                          beta.vector(), epsilon);
+    layer_norm_backward_input<T>({}, dx.matrix(rows, columns), dy.matrix(rows, columns), x.matrix(rows, columns), mean.vector(),
+                                 rstd.vector(), gamma.vector(), true);
+    for (int row = 0; row < rows; ++row) {
+      const auto one = [&](const Array<T>& array) {
+        return slice_matrix<T>(array.vector(), static_cast<std::int64_t>(row) * columns, 1, columns);
+      };
+      layer_norm_forward<T>({}, one(out_alone), slice<T>(mean_alone.vector(), row, 1), slice<T>(rstd_alone.vector(), row, 1),
+                            one(x), gamma.vector(), beta.vector(), epsilon);
+      layer_norm_backward_input<T>({}, one(dx_alone), one(dy), one(x), slice<T>(mean_alone.vector(), row, 1),
+                                   slice<T>(rstd_alone.vector(), row, 1), gamma.vector(), true);
+    }
+    EXPECT_EQ(out.exact(), out_alone.exact());
+    EXPECT_EQ(dx.exact(), dx_alone.exact());
+    EXPECT_EQ(mean.exact(), mean_alone.exact());
+    EXPECT_EQ(rstd.exact(), rstd_alone.exact());
+  }
+}
+
 }  // namespace minipipe::core::testing

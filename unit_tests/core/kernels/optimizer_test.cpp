@@ -40,6 +40,31 @@ TYPED_TEST(AdamW, AgreesWithLoopOverSeveralSteps) {
   expect_near(second.get(), v, 20 * rounding<T>);
 }
 
+// More ranges than one launch takes, of alternating decay; to the last bit what each gives alone.
+TYPED_TEST(AdamW, ManyRangesAreUpdatedAsEachAlone) {
+  using T = TypeParam;
+  std::vector<ParameterRange> ranges;
+  std::int64_t end = 0;
+  for (int i = 0; i < 120; ++i) {
+    const std::int64_t count = i == 50 ? 9000 : i == 60 ? 4096 : 16 * (i % 7);
+    ranges.push_back({end, count, i % 2 == 0});
+    end += count + (i % 5 == 0 ? 16 : 0);
+  }
+  const auto count = static_cast<std::size_t>(end);
+  const Numbers p = random_numbers(count, 1), m = random_numbers(count, 2), v = random_numbers(count, 3, 0.1, 1);
+  const Array<T> gradients(random_numbers(count, 4));
+  const Array<T> parameters(p), first(m), second(v), parameters_alone(p), first_alone(m), second_alone(v);
+  adamw_update<T>({}, parameters.vector(), first.vector(), second.vector(), gradients.vector(), ranges, {}, 0.01, 3);
+  for (const ParameterRange& range : ranges) {
+    adamw_update<T>({}, parameters_alone.vector(), first_alone.vector(), second_alone.vector(), gradients.vector(),
+                    std::span(&range, 1), {}, 0.01, 3);
+  }
+  EXPECT_EQ(parameters.exact(), parameters_alone.exact());
+  EXPECT_EQ(first.exact(), first_alone.exact());
+  EXPECT_EQ(second.exact(), second_alone.exact());
+  EXPECT_NE(parameters.get(), p);
+}
+
 TYPED_TEST(AdamW, RefusesARangeOutsideTheArrays) {
   using T = TypeParam;
   const Array<T> a(Numbers(4)), b(Numbers(4)), c(Numbers(4)), d(Numbers(4));

@@ -36,6 +36,30 @@ TYPED_TEST(Rectangles, OfNormalNumbersAreThoseOfTheWholeMatrix) {
   EXPECT_THROW(fill_normal<T>({}, small.vector(), {3, 4, 9, 0, 0, 27}, 0.02, 5, 9), RunError);
 }
 
+// More of them than one launch takes; the shapes have less than a block, exactly one, and several.
+TYPED_TEST(Rectangles, ManyHaveTheSumsOfSquaresThatEachHas) {
+  using T = TypeParam;
+  const Array<T> values(random_numbers(30000, 8));
+  std::vector<Rectangle<T>> rectangles;
+  for (int p = 0; p < 110; ++p) {
+    const std::int64_t rows = p % 3 == 0 ? 1 : 3 + p % 29, columns = p == 17 ? 0 : p % 5 == 0 ? 4096 / rows : 7 + 3 * p;
+    rectangles.push_back({values.vector().data() + p, rows, columns, columns + p % 4});
+  }
+  rectangles.push_back({values.vector().data(), 1, 29999, 0});
+  std::int64_t blocks = 0;
+  for (const Rectangle<T>& r : rectangles) blocks += sum_workspace(r.rows * r.columns);
+  const Array<double> results(rectangles.size()), result(1), workspace(static_cast<std::size_t>(blocks));
+  sums_of_squares<T>({}, results.vector(), rectangles, workspace.vector());
+  const Numbers sums = results.get();
+  for (std::size_t p = 0; p < rectangles.size(); ++p) {
+    const Rectangle<T>& r = rectangles[p];
+    const ConstVector<T> from(r.values, static_cast<std::size_t>((r.rows - 1) * r.stride + r.columns));
+    sum_of_squares<T>({}, result.vector(), from, r.rows, r.columns, r.stride, workspace.vector(), false);
+    EXPECT_EQ(sums[p], read_scalar({}, result.vector())) << p;
+  }
+  EXPECT_THROW(sums_of_squares<T>({}, results.vector(), rectangles, slice<double>(workspace.vector(), 0, 5)), RunError);
+}
+
 TYPED_TEST(Rectangles, HaveTheSumOfSquaresOfTheSameValuesInARow) {
   using T = TypeParam;
   for (const std::array<std::int64_t, 3>& shape :

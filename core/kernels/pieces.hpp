@@ -1,0 +1,60 @@
+#pragma once
+
+#include "core/kernels/loops.hpp"
+
+// One launch over many pieces of arrays of different sizes: the pieces' descriptions travel with the kernel's arguments, so
+// nothing is allocated or copied.
+namespace minipipe::core {
+
+inline constexpr std::int64_t piece_block = 4096;  // elements
+// Keeps a table of 64-byte pieces below the 4 KB that arguments of a device's kernel may have.
+inline constexpr int pieces_at_once = 48;
+
+// Pieces cut into blocks; the blocks of all pieces are numbered one piece after the other.
+template <class Piece>
+class PieceTable {
+ public:
+  void add(const Piece& piece, std::int64_t elements) {
+    pieces_[count_] = piece;
+    first_block_[count_ + 1] = first_block_[count_] + (elements + piece_block - 1) / piece_block;
+    ++count_;
+  }
+  bool full() const { return count_ == pieces_at_once; }
+  KOKKOS_INLINE_FUNCTION int pieces() const { return count_; }
+  KOKKOS_INLINE_FUNCTION std::int64_t blocks() const { return first_block_[count_]; }
+  KOKKOS_INLINE_FUNCTION const Piece& piece(int p) const { return pieces_[p]; }
+  // For p = pieces(): the number of blocks.
+  KOKKOS_INLINE_FUNCTION std::int64_t first_block(int p) const { return first_block_[p]; }
+  KOKKOS_INLINE_FUNCTION int piece_of(std::int64_t block) const {
+    int low = 0, high = count_;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      if (first_block_[middle] <= block) {
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+
+ private:
+  Piece pieces_[pieces_at_once] = {};
+  std::int64_t first_block_[pieces_at_once + 1] = {};
+  int count_ = 0;
+};
+
+// body(piece, i) for all elements i of all pieces of the table, independent of each other.
+template <class Piece, class Body>
+void for_pieces(const std::string& label, const ExecutionSpace& space, const PieceTable<Piece>& table, const Body& body) {
+  for_rows(
+      label, space, table.blocks(), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t b) {
+        const int p = table.piece_of(b);
+        const Piece piece = table.piece(p);
+        const std::int64_t first = (b - table.first_block(p)) * piece_block;
+        const std::int64_t count = piece.count - first < piece_block ? piece.count - first : piece_block;
+        row_for(member, count, [=](const std::int64_t i) { body(piece, first + i); });
+      });
+}
+
+}  // namespace minipipe::core
