@@ -33,7 +33,7 @@ struct Deck {
     int context = 128;
     bool tied = false;
     double dropout = 0.0;
-    std::string pattern;
+    std::string pattern = {};  // lists of the first fields compile
     int experts = 8;
     int expert_choices = 2;
     int expert_hidden = 0;
