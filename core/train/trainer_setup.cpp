@@ -36,7 +36,7 @@ void Trainer::set_up(const Sources& sources) {
   std::vector<int> followers;
   for (int replica = 1; replica < place_.replicas; ++replica) followers.push_back(place_.rank_of(0, replica));
   stop_ = std::make_unique<StopRule>(
-      deck_, *control_, signal_, [this] { return clock(); }, in_flight, followers);
+      deck_, comm_.get(), *control_, signal_, [this] { return clock(); }, in_flight, followers);
   watchdog_ = std::make_unique<Watchdog>(deck_.run.watchdog, [rank = place_.rank, limit = deck_.run.watchdog] {
     return "rank " + std::to_string(rank) + ": nothing has moved for run.watchdog = " + std::to_string(limit) +
            " s: a peer is gone or a schedule waits for ever; ending the job\n";
