@@ -84,9 +84,6 @@ void write_checkpoint(MPI_Comm comm, const std::filesystem::path& path, const st
 // is: no such file, not HDF5, damaged, not a minipipe checkpoint, another format version, another model.
 CheckpointState read_checkpoint_state(const std::filesystem::path& path);
 
-// Names and shapes of the model in the file, by name.
-std::vector<TensorShape> checkpoint_tensors(const std::filesystem::path& path);
-
 // Reads parts and gives each to `take` once, dataset by dataset, when all of its dataset is verified: the dataset streams
 // through a buffer of a few MiB, so that a process holds no more on the host than that and its parts of one dataset. The file
 // may hold more tensors than asked for. Lists every tensor that is missing or has another shape. RunError if a part does not

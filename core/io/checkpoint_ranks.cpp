@@ -8,9 +8,18 @@
 
 namespace minipipe::core::checkpoint {
 
+void require_sent(int rc, const char* what) {
+  if (rc == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  const bool known = MPI_Error_string(rc, text, &length) == MPI_SUCCESS;
+  throw RunError(std::string(what) + ": " +
+                 (known ? std::string(text, static_cast<std::size_t>(length)) : "MPI error " + std::to_string(rc)));
+}
+
 Ranks::Ranks(MPI_Comm comm) : comm_(comm) {
-  MPI_Comm_rank(comm, &rank_);
-  MPI_Comm_size(comm, &size_);
+  require_sent(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
+  require_sent(MPI_Comm_size(comm, &size_), "MPI_Comm_size");
 }
 
 void Ranks::together(const std::function<void()>& work) const {
@@ -23,24 +32,24 @@ void Ranks::together(const std::function<void()>& work) const {
     bad = true;
   }
   int failed = bad ? rank_ : size_;
-  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MIN, comm_);
+  require_sent(MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MIN, comm_), "agreeing on a checkpoint");
   if (failed == size_) return;
   int length = static_cast<int>(text.size());
-  MPI_Bcast(&length, 1, MPI_INT, failed, comm_);
+  require_sent(MPI_Bcast(&length, 1, MPI_INT, failed, comm_), "agreeing on a checkpoint");
   text.resize(static_cast<std::size_t>(length));
-  MPI_Bcast(text.data(), length, MPI_CHAR, failed, comm_);
+  require_sent(MPI_Bcast(text.data(), length, MPI_CHAR, failed, comm_), "agreeing on a checkpoint");
   throw RunError("checkpoint not written (rank " + std::to_string(failed) + "): " + text);
 }
 
 std::vector<std::string> Ranks::gather(const std::string& text) const {
   long long total = static_cast<long long>(text.size());
-  MPI_Allreduce(MPI_IN_PLACE, &total, 1, MPI_LONG_LONG, MPI_SUM, comm_);
+  require_sent(MPI_Allreduce(MPI_IN_PLACE, &total, 1, MPI_LONG_LONG, MPI_SUM, comm_), "agreeing on a checkpoint");
   if (total > std::numeric_limits<int>::max()) {
     throw RunError("checkpoint not written: the ranks' lists of parts take " + std::to_string(total) + " bytes, too many");
   }
   const int length = static_cast<int>(text.size());
   std::vector<int> lengths(static_cast<std::size_t>(rank_ == 0 ? size_ : 0));
-  MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, comm_);
+  require_sent(MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, comm_), "agreeing on a checkpoint");
   std::vector<int> offsets;
   int end = 0;
   for (const int part : lengths) {
@@ -48,7 +57,8 @@ std::vector<std::string> Ranks::gather(const std::string& text) const {
     end += part;
   }
   std::string all(static_cast<std::size_t>(end), '\0');
-  MPI_Gatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), offsets.data(), MPI_CHAR, 0, comm_);
+  require_sent(MPI_Gatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), offsets.data(), MPI_CHAR, 0, comm_),
+               "agreeing on a checkpoint");
   std::vector<std::string> result;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     result.push_back(all.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));
@@ -58,9 +68,9 @@ std::vector<std::string> Ranks::gather(const std::string& text) const {
 
 std::string Ranks::broadcast(std::string text) const {
   int length = static_cast<int>(text.size());
-  MPI_Bcast(&length, 1, MPI_INT, 0, comm_);
+  require_sent(MPI_Bcast(&length, 1, MPI_INT, 0, comm_), "agreeing on a checkpoint");
   text.resize(static_cast<std::size_t>(length));
-  MPI_Bcast(text.data(), length, MPI_CHAR, 0, comm_);
+  require_sent(MPI_Bcast(text.data(), length, MPI_CHAR, 0, comm_), "agreeing on a checkpoint");
   return text;
 }
 

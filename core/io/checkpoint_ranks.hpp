@@ -8,7 +8,10 @@
 
 namespace minipipe::core::checkpoint {
 
-// The ranks that write a checkpoint. All calls but the getters are collective.
+// RunError that names `what` unless `rc` is MPI_SUCCESS. (core/io knows nothing of core/comm, which needs Kokkos.)
+void require_sent(int rc, const char* what);
+
+// The ranks that write a checkpoint. All calls but the getters are collective; RunError if MPI fails.
 class Ranks {
  public:
   explicit Ranks(MPI_Comm comm);

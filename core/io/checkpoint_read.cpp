@@ -145,13 +145,6 @@ void read_dataset(const hdf5::File& file, const std::string& dataset, const std:
 
 CheckpointState read_checkpoint_state(const fs::path& path) { return reading(path, state_of); }
 
-std::vector<TensorShape> checkpoint_tensors(const fs::path& path) {
-  return reading(path, [](const hdf5::File& file) {
-    state_of(file);
-    return tensors_of(file);
-  });
-}
-
 void read_parts(const fs::path& path, const std::vector<TensorPart>& wanted, const TakePart& take) {
   std::map<std::string, std::vector<std::size_t>> datasets;  // numbers of their parts
   std::vector<TensorShape> tensors;

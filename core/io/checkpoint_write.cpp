@@ -27,12 +27,15 @@ using hdf5::Handle;
 
 // Attributes are metadata, which every rank has to write alike: all take rank 0's state.
 CheckpointState broadcast(const Ranks& ranks, CheckpointState state) {
-  MPI_Bcast(&state.step, 1, MPI_INT64_T, 0, ranks.comm());
-  MPI_Bcast(&state.microbatches, 1, MPI_INT64_T, 0, ranks.comm());
-  MPI_Bcast(&state.tokens, 1, MPI_INT64_T, 0, ranks.comm());
-  MPI_Bcast(&state.seed, 1, MPI_UINT64_T, 0, ranks.comm());
-  MPI_Bcast(&state.stages, 1, MPI_INT, 0, ranks.comm());
-  MPI_Bcast(&state.elapsed_s, 1, MPI_DOUBLE, 0, ranks.comm());
+  const auto take = [&ranks](auto& number, MPI_Datatype type) {
+    checkpoint::require_sent(MPI_Bcast(&number, 1, type, 0, ranks.comm()), "sharing a checkpoint's state");
+  };
+  take(state.step, MPI_INT64_T);
+  take(state.microbatches, MPI_INT64_T);
+  take(state.tokens, MPI_INT64_T);
+  take(state.seed, MPI_UINT64_T);
+  take(state.stages, MPI_INT);
+  take(state.elapsed_s, MPI_DOUBLE);
   state.schedule = ranks.broadcast(state.schedule);
   state.deck = ranks.broadcast(state.deck);
   state.git_hash = ranks.broadcast(state.git_hash);
@@ -137,7 +140,9 @@ void write_file(const Ranks& ranks, const fs::path& path, const std::vector<Data
     });
   }
   // Checksums are known when all parts have been seen, which happens once: a part may be slow to copy.
-  MPI_Allreduce(MPI_IN_PLACE, sums.data(), static_cast<int>(sums.size()), MPI_UINT64_T, MPI_SUM, ranks.comm());
+  checkpoint::require_sent(
+      MPI_Allreduce(MPI_IN_PLACE, sums.data(), static_cast<int>(sums.size()), MPI_UINT64_T, MPI_SUM, ranks.comm()),
+      "adding up a checkpoint's checksums");
   for (std::size_t d = 0; d < datasets.size(); ++d) {
     attempt([&] { file.set<std::uint64_t>(datasets[d].name, checkpoint::checksum_key, sums[d]); });
   }

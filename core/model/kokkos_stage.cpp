@@ -4,10 +4,9 @@
 #include <utility>
 
 #include "core/kernels/rotary.hpp"
-#include "core/model/fence.hpp"
-#include "core/model/region.hpp"
 #include "core/model/stage_passes.hpp"
 #include "core/optim/pipemare.hpp"
+#include "core/types/region.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -151,7 +150,7 @@ bool KokkosStage::weights_ready() {
 }
 
 void KokkosStage::complete_output() {
-  fence_instance(implementation_->space, "before a message is sent, because the transport reads its memory");
+  fence(implementation_->space, "before a message is sent, because the transport reads its memory");
 }
 
 void KokkosStage::evaluate(std::int64_t microbatch, BatchSource& source, int input, int output,
@@ -165,7 +164,7 @@ void KokkosStage::evaluate(std::int64_t microbatch, BatchSource& source, int inp
     token_losses->resize(m.token_losses.size());
     using Host = Kokkos::View<float*, Kokkos::LayoutRight, HostSpace, Unmanaged>;
     Kokkos::deep_copy(m.space, Host(token_losses->data(), token_losses->size()), m.token_losses);
-    fence_instance(m.space, "before losses are read on the host, because their copy was enqueued");
+    fence(m.space, "before losses are read on the host, because their copy was enqueued");
   }
 }
 

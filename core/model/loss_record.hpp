@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "core/kernels/reduce.hpp"
-#include "core/model/fence.hpp"
 #include "core/model/microbatch_loss.hpp"
 #include "core/types/types.hpp"
 
@@ -51,7 +50,7 @@ class LossRecord {
   void collect(const ExecutionSpace& space) {
     if (waiting_.empty()) return;
     if constexpr (!on_host) Kokkos::deep_copy(space, host_, sums_);
-    fence_instance(space, "before losses are read on the host, because they were enqueued");
+    fence(space, "before losses are read on the host, because they were enqueued");
     for (std::size_t i = 0; i < waiting_.size(); ++i) {
       waiting_[i].loss = mean(host_(i), waiting_[i].tokens);
       done_.push_back(waiting_[i]);

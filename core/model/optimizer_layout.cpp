@@ -13,8 +13,7 @@ namespace {
 Pieces runs_of(const Pieces& pieces) {
   Pieces runs;
   for (const Piece& piece : pieces) {
-    for (std::int64_t row = 0; row < piece.rows; ++row)
-      runs.push_back({piece.offset + row * piece.stride, 1, piece.columns, 0});
+    for_runs(piece, [&](std::int64_t offset, std::int64_t floats) { runs.push_back({offset, 1, floats, 0}); });
   }
   return runs;
 }
@@ -113,13 +112,11 @@ void OptimizerLayout::add_tensors(const std::vector<ParameterEntry>& forward, co
 
 void OptimizerLayout::add_shards(const ReplicaLayout& layout) {
   for (const Bucket& bucket : layout.buckets) {
-    const int number = bucket.number_of(layout.options.replica);
-    if (number < 0) continue;
-    const std::int64_t begin = bucket.shard_begin(number), end = bucket.shard_end(number);
+    const LinearRange own = bucket.shard(layout.options.replica);
     for (const BucketSlab& part : bucket.slabs) {
-      const std::int64_t from = std::max(begin, part.begin), to = std::min(end, part.end);
+      const std::int64_t from = std::max(own.begin, part.begin), to = std::min(own.end, part.end);
       if (from >= to) continue;
-      const std::int64_t place = bucket.shard_offset + from - begin;
+      const std::int64_t place = bucket.shard_offset + from - own.begin;
       const Pieces shard = {{place, 1, to - from, 0}};
       Pieces gradients = layout.sharded_gradients() ? shard : cut(bucket.gradients, from, to);
       if (!layout.sharded_gradients()) {

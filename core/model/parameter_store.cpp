@@ -6,7 +6,6 @@
 
 #include "core/kernels/elementwise.hpp"
 #include "core/kernels/initialise.hpp"
-#include "core/model/fence.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -113,7 +112,7 @@ ParameterStore::ParameterStore(const ExecutionSpace& space, const ModelConfig& m
   } else {
     for (const ParameterEntry& entry : entries()) initialise(space, parameters_, entry, model, seed);
   }
-  fence_instance(space, "before the parameters are used, because other instances may read them");
+  fence(space, "before the parameters are used, because other instances may read them");
 }
 
 // The layers one after the other in their buffers, of which this replica keeps its shards.
@@ -125,14 +124,13 @@ void ParameterStore::initialise_shards(const ExecutionSpace& space, const ModelC
       if (entry.layer == static_cast<int>(l)) initialise(space, buffer, entry, model, seed);
     }
     for (const Bucket& bucket : layout_.layers[l]) {
-      const int number = bucket.number_of(layout_.options.replica);
-      if (number < 0) continue;
+      const LinearRange own = bucket.shard(layout_.options.replica);
       std::int64_t to = bucket.shard_offset;
-      for (const Piece& piece : cut(bucket.parameters, bucket.shard_begin(number), bucket.shard_end(number))) {
-        for (std::int64_t row = 0; row < piece.rows; ++row, to += piece.columns) {
-          copy<float>(space, slice<float>(parameters_, to, piece.columns),
-                      slice<float>(buffer, piece.offset + row * piece.stride, piece.columns));
-        }
+      for (const Piece& piece : cut(bucket.parameters, own.begin, own.end)) {
+        for_runs(piece, [&](std::int64_t offset, std::int64_t floats) {
+          copy<float>(space, slice<float>(parameters_, to, floats), slice<float>(buffer, offset, floats));
+          to += floats;
+        });
       }
     }
   }
@@ -214,30 +212,17 @@ void write_entry(const Vector<float>& buffer, const ParameterEntry& entry, const
   Kokkos::deep_copy(slice<float>(buffer, entry.offset, entry.size), ConstHostVector(values.data(), values.size()));
 }
 
-namespace {
-
-// copy(part of the array, values) for each contiguous run.
-template <class Copy>
-void for_runs(const Vector<float>& array, const Piece& piece, const Copy& run) {
-  if (piece.contiguous()) {
-    run(slice<float>(array, piece.offset, piece.floats()), std::int64_t{0});
-    return;
-  }
-  for (std::int64_t row = 0; row < piece.rows; ++row) {
-    run(slice<float>(array, piece.offset + row * piece.stride, piece.columns), row * piece.columns);
-  }
-}
-
-}  // namespace
-
 void read_piece(const Vector<float>& array, const Piece& piece, float* values) {
-  for_runs(array, piece,
-           [&](const Vector<float>& run, std::int64_t at) { Kokkos::deep_copy(HostVector(values + at, run.size()), run); });
+  for_runs(piece, [&](std::int64_t offset, std::int64_t floats) {
+    Kokkos::deep_copy(HostVector(values, static_cast<std::size_t>(floats)), slice<float>(array, offset, floats));
+    values += floats;
+  });
 }
 
 void write_piece(const Vector<float>& array, const Piece& piece, const float* values) {
-  for_runs(array, piece, [&](const Vector<float>& run, std::int64_t at) {
-    Kokkos::deep_copy(run, ConstHostVector(values + at, run.size()));
+  for_runs(piece, [&](std::int64_t offset, std::int64_t floats) {
+    Kokkos::deep_copy(slice<float>(array, offset, floats), ConstHostVector(values, static_cast<std::size_t>(floats)));
+    values += floats;
   });
 }
 

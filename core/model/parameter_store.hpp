@@ -131,8 +131,6 @@ class ParameterStore {
   // Number of the entry of that name in entries(), or -1.
   int find(const std::string& name) const;
 
-  // Bytes of the parameters' array.
-  std::size_t buffer_bytes() const { return parameters_.size() * sizeof(float); }
   // Of all arrays, read from them.
   ParameterBytes bytes() const;
 

@@ -27,6 +27,16 @@ inline std::int64_t floats_of(const Pieces& pieces) {
   return sum;
 }
 
+// run(offset in the array, floats) for each contiguous run of a piece, in linear order.
+template <class Run>
+void for_runs(const Piece& piece, const Run& run) {
+  if (piece.contiguous()) {
+    run(piece.offset, piece.floats());
+    return;
+  }
+  for (std::int64_t row = 0; row < piece.rows; ++row) run(piece.offset + row * piece.stride, piece.columns);
+}
+
 // Joins neighbours that are one contiguous run.
 Pieces merged(const Pieces& pieces);
 

@@ -77,6 +77,7 @@ Bucket bucket_of(const std::vector<Part>& parts) {
   bucket.holders = parts.front().holders;
   bucket.first_layer = parts.front().layer;
   bucket.last_layer = parts.back().layer;
+  bucket.sender = bucket.holders.front();
   for (const Part& part : parts) {
     bucket.slabs.push_back({part.entry, part.slab, bucket.floats, bucket.floats + part.floats});
     bucket.floats += part.floats;
@@ -120,6 +121,17 @@ std::vector<Bucket> buckets_of_stage(const std::vector<Part>& parts, std::int64_
   return buckets;
 }
 
+// Each in turn is sent by the holder that has the least to send so far.
+void choose_senders(std::vector<Bucket>& buckets, int replicas) {
+  std::vector<std::int64_t> sent(static_cast<std::size_t>(replicas), 0);
+  for (Bucket& bucket : buckets) {
+    for (const int holder : bucket.holders) {
+      if (sent[holder] < sent[bucket.sender]) bucket.sender = holder;
+    }
+    sent[bucket.sender] += bucket.floats * (replicas - std::ssize(bucket.holders));
+  }
+}
+
 std::vector<std::int64_t> layer_floats(const std::vector<ParameterEntry>& entries, int layers) {
   std::vector<std::int64_t> floats(static_cast<std::size_t>(layers), 0);
   for (const ParameterEntry& entry : entries) floats[entry.layer] += static_cast<std::int64_t>(padded(entry.size));
@@ -137,6 +149,11 @@ std::int64_t sum(const std::vector<std::int64_t>& values) {
 int Bucket::number_of(int replica) const {
   const auto found = std::find(holders.begin(), holders.end(), replica);
   return found == holders.end() ? -1 : static_cast<int>(found - holders.begin());
+}
+
+LinearRange Bucket::shard(int replica) const {
+  const int number = number_of(replica);
+  return number < 0 ? LinearRange{} : LinearRange{shard_begin(number), shard_end(number)};
 }
 
 std::int64_t Bucket::shard_begin(int holder) const {
@@ -171,10 +188,9 @@ ReplicaLayout::ReplicaLayout(const ModelConfig& model, const StageLayers& stage,
   // Shards lie behind each other at multiples of 16 floats.
   Layout shards;
   const auto shard = [&](Bucket& bucket) {
-    const int number = bucket.number_of(options.replica);
-    if (number < 0) return;
+    if (bucket.number_of(options.replica) < 0) return;
     bucket.shard_offset =
-        static_cast<std::int64_t>(shards.take(static_cast<std::size_t>(bucket.shard_end(number) - bucket.shard_begin(number))));
+        static_cast<std::int64_t>(shards.take(static_cast<std::size_t>(bucket.shard(options.replica).floats())));
   };
   layers.resize(static_cast<std::size_t>(count));
   for (int l = count - 1; l >= 0; --l) {
@@ -194,17 +210,12 @@ ReplicaLayout::ReplicaLayout(const ModelConfig& model, const StageLayers& stage,
     }
   }
 
+  choose_senders(buckets, options.replicas);
+
   const auto shard_floats = static_cast<std::int64_t>(shards.end());
   parameter_floats = sharded ? shard_floats : sum(forward_layer_floats);
   gradient_floats = sharded_gradients() ? shard_floats : sum(trained_layer_floats);
   moment_floats = sharded || zero1() ? shard_floats : sum(trained_layer_floats);
-}
-
-std::vector<const Bucket*> ReplicaLayout::sharded_buckets() const {
-  std::vector<const Bucket*> result;
-  if (!options.sharded() && !zero1()) return result;
-  for (const Bucket& bucket : buckets) result.push_back(&bucket);
-  return result;
 }
 
 }  // namespace minipipe::core

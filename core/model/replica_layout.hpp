@@ -18,6 +18,14 @@ struct BucketSlab {
   std::int64_t end = 0;  // padding included
 };
 
+// A part [begin, end) of a bucket's linear order.
+struct LinearRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  std::int64_t floats() const { return end - begin; }
+};
+
 // Parameters that the same replicas hold and that travel together. Its elements have one linear order on all replicas.
 struct Bucket {
   std::vector<int> holders;  // replicas, ascending
@@ -26,6 +34,7 @@ struct Bucket {
   // are complete when they have passed `first_layer`.
   int first_layer = 0;
   int last_layer = 0;
+  int sender = 0;                 // the holder that sends it to replicas that do not hold it
   std::vector<BucketSlab> slabs;  // in ascending order of tensors; they tile the linear order
 
   // Where its elements lie on this replica; empty if it does not hold the bucket and has no such array.
@@ -36,6 +45,8 @@ struct Bucket {
 
   // The number among the holders, -1: not one.
   int number_of(int replica) const;
+  // A replica's shard; empty if it is no holder.
+  LinearRange shard(int replica) const;
   // [begin, end) in linear order of holder number h's shard: as even as multiples of 16 floats allow, rows not respected.
   std::int64_t shard_begin(int holder) const;
   std::int64_t shard_end(int holder) const { return shard_begin(holder + 1); }
@@ -74,8 +85,6 @@ struct ReplicaLayout {
   bool zero1() const { return options.mode == ReplicaMode::zero1; }
   // Gradients are in shards, beside two buffers of a layer.
   bool sharded_gradients() const { return options.sharded() && options.reduce_per_microbatch; }
-  // The buckets that shards are cut of, in the order of the shards: all of `buckets` (zero1, sharded), else none.
-  std::vector<const Bucket*> sharded_buckets() const;
 };
 
 }  // namespace minipipe::core

@@ -38,11 +38,14 @@ struct ReplicaOptions {
 
   bool sdp() const { return mode == ReplicaMode::sdp; }
   bool sharded() const { return mode == ReplicaMode::fsdp || (sdp() && sharded_units); }
+  // Parameters are averaged among holders, and gradients are not exchanged.
+  bool averages() const { return sdp() && average_period > 0; }
   bool forward_masking() const { return sdp() && !backward_masking; }
 
   // Microbatches and sequences are dealt out in turn, so that an update of k replicas covers what one replica with k times the
   // microbatches covers: the number that data and dropout see.
-  std::int64_t global_microbatch(std::int64_t microbatch) const { return microbatch * replicas + replica; }
+  std::int64_t global_microbatch(std::int64_t microbatch) const { return global_microbatch(microbatch, replica); }
+  std::int64_t global_microbatch(std::int64_t microbatch, int of_replica) const { return microbatch * replicas + of_replica; }
 };
 
 }  // namespace minipipe::core

@@ -1,6 +1,5 @@
 // Evaluation of a stage: with its own weights, or of the full model whose layers are assembled from several replicas.
 #include "core/kernels/elementwise.hpp"
-#include "core/model/fence.hpp"
 #include "core/model/stage_passes.hpp"
 #include "schedules/error.hpp"
 
@@ -23,7 +22,7 @@ MicrobatchLoss KokkosStage::Implementation::evaluate(std::int64_t microbatch, Ba
 // The tensors of one layer; the others are meaningless. Waits until earlier layers have been used.
 template <class T>
 StageTensors<T> KokkosStage::Passes<T>::assembled(int layer) {
-  fence_instance(space, "before another layer is assembled in the same memory, because the one before may be in use");
+  fence(space, "before another layer is assembled in the same memory, because the one before may be in use");
   const Vector<float> buffer = store.evaluation_buffer();
   exchange->assemble(layer, buffer);
   copies_.copy_full_layer(space, layer);

@@ -4,19 +4,17 @@
 
 #include "core/kernels/elementwise.hpp"
 #include "core/kernels/reduce.hpp"
-#include "core/model/fence.hpp"
 #include "core/model/stage_implementation.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
 
 double KokkosStage::Implementation::gradient_scale(const std::vector<int>& replicas, std::int64_t update) const {
-  ReplicaOptions other = options.replication;
   std::int64_t tokens = 0;
   for (const int replica : replicas) {
-    other.replica = replica;
     for (std::int64_t k = 0; k < options.window; ++k) {
-      const std::int64_t told = source.counted_tokens(other.global_microbatch(update * options.window + k));
+      const std::int64_t told =
+          source.counted_tokens(options.replication.global_microbatch(update * options.window + k, replica));
       tokens += told < 0 ? rows() : told;
     }
   }
@@ -32,7 +30,7 @@ double KokkosStage::Implementation::unreduced_scale(std::int64_t update) const {
 std::vector<TensorSquares> KokkosStage::Implementation::gradient_squares(double scale) {
   sums_of_squares<float>(space, squares, square_pieces, sum_workspace);
   if constexpr (!on_host) Kokkos::deep_copy(space, host_squares, squares);
-  fence_instance(space, "before sums of squares are read on the host, because they were enqueued");
+  fence(space, "before sums of squares are read on the host, because they were enqueued");
   std::vector<TensorSquares> sums;
   for (std::size_t p = 0; p < square_parts.size(); ++p) {
     const int index = square_parts[p].global_index;

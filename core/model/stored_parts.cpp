@@ -36,7 +36,8 @@ std::vector<Run> runs_of(const ReplicaLayout& layout, Choice choice) {
   for (const Bucket& bucket : layout.buckets) {
     const int number = bucket.number_of(layout.options.replica);
     if (choice == Choice::shard) {
-      if (number >= 0) add_runs(runs, bucket, bucket.shard_begin(number), bucket.shard_end(number));
+      const LinearRange own = bucket.shard(layout.options.replica);
+      add_runs(runs, bucket, own.begin, own.end);
     } else if (choice == Choice::owned ? number == 0 : choice == Choice::held ? number >= 0 : !bucket.parameters.empty()) {
       add_runs(runs, bucket, 0, bucket.floats);
     }
@@ -46,8 +47,8 @@ std::vector<Run> runs_of(const ReplicaLayout& layout, Choice choice) {
 }
 
 Piece in_shard(const Run& run, const ReplicaLayout& layout) {
-  const int number = run.bucket->number_of(layout.options.replica);
-  return {run.bucket->shard_offset + run.from - run.bucket->shard_begin(number), 1, run.to - run.from, 0};
+  const LinearRange own = run.bucket->shard(layout.options.replica);
+  return {run.bucket->shard_offset + run.from - own.begin, 1, run.to - run.from, 0};
 }
 
 // The rectangles of a run in its tensor: the end of a row, whole rows, the beginning of a row.

@@ -100,15 +100,14 @@ struct Builder {
     return plan;
   }
 
-  // The first holder sends all of the bucket to those that do not hold it.
-  GatherPlan broadcast(const Bucket& bucket, const Pieces& source, const Pieces& target, bool local) const {
+  // Holder `sender` sends all of the bucket to those that do not hold it.
+  GatherPlan broadcast(const Bucket& bucket, int sender, const Pieces& source, const Pieces& target, bool local) const {
     GatherPlan plan;
-    const int number = bucket.number_of(me);
-    if (number < 0) {
-      plan.receives.push_back({bucket.holders.front(), make_part(target, 0, bucket.floats, plan.slot_floats)});
+    if (bucket.number_of(me) < 0) {
+      plan.receives.push_back({sender, make_part(target, 0, bucket.floats, plan.slot_floats)});
       return plan;
     }
-    if (number == 0) {
+    if (me == sender) {
       plan.peers = non_holders(bucket, options.replicas);
     }
     if (local || !plan.peers.empty()) {
@@ -129,7 +128,7 @@ std::int64_t most(const std::vector<Plan>& plans) {
 }
 
 void require_sense(const ReplicaOptions& options) {
-  if (options.sharded() && options.average_period > 0) {
+  if (options.sharded() && options.averages()) {
     throw InputError(
         "parameters cannot be averaged among replicas that hold shards of them: set sdp.period = 0, or do not "
         "shard the units");
@@ -142,13 +141,10 @@ ExchangePlans::ExchangePlans(const ExchangeLayout& layout) {
   const ReplicaOptions& options = layout.options;
   require_sense(options);
   const Builder build{options};
-  const bool averaging = options.sdp() && options.average_period > 0;
+  const bool averaging = options.averages();
   const bool all_reduce = !options.sharded() && options.mode != ReplicaMode::zero1;
   for (const Bucket& bucket : layout.buckets) {
-    const Pieces shard = run(bucket.shard_offset, bucket.number_of(options.replica) < 0
-                                                      ? 0
-                                                      : bucket.shard_end(bucket.number_of(options.replica)) -
-                                                            bucket.shard_begin(bucket.number_of(options.replica)));
+    const Pieces shard = run(bucket.shard_offset, bucket.shard(options.replica).floats());
     std::vector<ReducePlan>& sums = gradients.emplace_back();
     const int parts = options.sharded() ? transfers_in_flight : 1;
     for (int part = 0; part < parts; ++part) {
@@ -159,7 +155,7 @@ ExchangePlans::ExchangePlans(const ExchangeLayout& layout) {
     if (options.mode == ReplicaMode::zero1) {
       weights.push_back(build.shards(bucket, bucket.holders, bucket.parameters, bucket.parameters, false));
     } else if (options.sdp() && options.backward_masking && !options.sharded()) {
-      weights.push_back(build.broadcast(bucket, bucket.parameters, bucket.parameters, false));
+      weights.push_back(build.broadcast(bucket, bucket.sender, bucket.parameters, bucket.parameters, false));
     } else {
       weights.emplace_back();
     }
@@ -169,15 +165,18 @@ ExchangePlans::ExchangePlans(const ExchangeLayout& layout) {
   evaluation.resize(layout.layers.size());
   for (std::size_t l = 0; l < layout.layers.size(); ++l) {
     for (const Bucket& bucket : layout.layers[l]) {
-      const int number = bucket.number_of(options.replica);
       if (options.sharded()) {
-        const Pieces shard = run(bucket.shard_offset, number < 0 ? 0 : bucket.shard_end(number) - bucket.shard_begin(number));
+        const Pieces shard = run(bucket.shard_offset, bucket.shard(options.replica).floats());
         layers[l].push_back(build.shards(bucket, options.sdp() && options.backward_masking ? everyone : bucket.holders, shard,
                                          bucket.parameters, true));
         evaluation[l].push_back(build.shards(bucket, everyone, shard, bucket.full, true));
       } else {
         layers[l].emplace_back();
-        evaluation[l].push_back(build.broadcast(bucket, bucket.parameters, bucket.full, true));
+        // Every replica of ddp and zero1 has all weights: nothing is to be assembled. Of holders that are averaged now and then
+        // the first one counts, whose parameters are stored, too.
+        evaluation[l].push_back(options.sdp()
+                                    ? build.broadcast(bucket, bucket.holders.front(), bucket.parameters, bucket.full, true)
+                                    : GatherPlan{});
       }
     }
   }
@@ -206,6 +205,7 @@ std::uint64_t fingerprint(const ExchangeLayout& layout) {
     mix(bucket.floats);
     mix(bucket.first_layer);
     mix(bucket.last_layer);
+    mix(bucket.sender);
     mix(static_cast<std::int64_t>(bucket.holders.size()));
     for (const int holder : bucket.holders) mix(holder);
   };

@@ -47,9 +47,9 @@ struct ExchangePlans {
   // then that of the largest layer, not of several. Others are one part.
   std::vector<std::vector<ReducePlan>> gradients;
   std::vector<ReducePlan> averages;
-  std::vector<GatherPlan> weights;              // zero1's gather, or the refresh of backward masking
-  std::vector<std::vector<GatherPlan>> layers;  // sharded
-  std::vector<std::vector<GatherPlan>> evaluation;
+  std::vector<GatherPlan> weights;                  // zero1's gather, or the refresh of backward masking
+  std::vector<std::vector<GatherPlan>> layers;      // sharded
+  std::vector<std::vector<GatherPlan>> evaluation;  // sdp, sharded
 
   // Staging memory of the two queues: sums, gathers.
   std::int64_t reduce_slot_floats = 0;

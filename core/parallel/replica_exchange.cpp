@@ -130,10 +130,6 @@ void ReplicaExchange::progress() {
     gradients_waited_.end(gradient_seconds_.exposed);
     gradients_under_way_.end(gradient_seconds_.total);
   }
-  if (gathers_.empty() && !averaging_ && !refresh_due_) {
-    weights_waited_.end(weight_seconds_.exposed);
-    weights_under_way_.end(weight_seconds_.total);
-  }
 }
 
 std::vector<double> ReplicaExchange::sum_over_replicas(const std::vector<double>& mine) {

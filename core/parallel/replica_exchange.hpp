@@ -13,6 +13,7 @@
 #include "core/parallel/bucket_reduce.hpp"
 #include "core/parallel/exchange_layout.hpp"
 #include "core/parallel/exchange_seconds.hpp"
+#include "core/parallel/gathered_layers.hpp"
 #include "core/parallel/replica_link.hpp"
 #include "core/parallel/transfer.hpp"
 
@@ -63,7 +64,7 @@ class ReplicaExchange : public LayerExchange {
     forget_fetched();
   }
   // The next fetch of each layer gathers it anew.
-  void forget_fetched() { gathered_ = {-1, -1}; }
+  void forget_fetched() { gathered_.forget(); }
 
   // A layer that its buffer still holds is not gathered again.
   void fetch(int layer, int next) override;
@@ -80,8 +81,6 @@ class ReplicaExchange : public LayerExchange {
   const Traffic& traffic() const { return link_.traffic(); }
   // Of the sums of gradients; exposed: after the last backward, and in gradient_begins.
   const ExchangeSeconds& gradient_seconds() const { return gradient_seconds_; }
-  // Of weights (gathers, averages, refreshes); exposed: in fetch, and until weights_ready.
-  const ExchangeSeconds& weight_seconds() const { return weight_seconds_; }
 
  private:
   using Reduces = std::vector<std::unique_ptr<BucketReduce>>;
@@ -92,7 +91,7 @@ class ReplicaExchange : public LayerExchange {
 
   void begin_sum(std::size_t bucket);
   bool sum_pending(std::size_t bucket) const;
-  void begin_fetch(int layer);
+  void begin_fetch(int layer, int replaced);
   bool layer_complete(int layer) const;
   bool refreshes(std::int64_t update) const;
 
@@ -117,18 +116,15 @@ class ReplicaExchange : public LayerExchange {
 
   std::uint64_t fingerprint_ = 0;
   std::int64_t update_ = 0;
-  std::vector<char> begun_;              // by bucket: its sum of this update is
-  bool last_backward_ = false;           // some gradient_done of the window's last microbatch has come
-  bool averaging_ = false;               // averages are under way
-  bool refresh_due_ = false;             // when they are complete
-  std::array<int, 2> gathered_{-1, -1};  // the layer in each weight buffer, or on its way there
+  std::vector<char> begun_;     // by bucket: its sum of this update is
+  bool last_backward_ = false;  // some gradient_done of the window's last microbatch has come
+  bool averaging_ = false;      // averages are under way
+  bool refresh_due_ = false;    // when they are complete
+  GatheredLayers gathered_;
 
   ExchangeSeconds gradient_seconds_;
-  ExchangeSeconds weight_seconds_;
   Stopwatch gradients_under_way_;
   Stopwatch gradients_waited_;
-  Stopwatch weights_under_way_;
-  Stopwatch weights_waited_;
 
   // Messages of sum_over_replicas; members, so that an error leaves their memory in place.
   struct Norm;

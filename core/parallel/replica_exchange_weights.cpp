@@ -12,20 +12,13 @@ bool ReplicaExchange::layer_complete(int layer) const {
   return std::none_of(gathers.begin(), gathers.end(), [](const auto& g) { return g != nullptr && g->pending(); });
 }
 
-void ReplicaExchange::begin_fetch(int layer) {
-  int& gathered = gathered_[static_cast<std::size_t>(layer % 2)];
-  if (gathered == layer) {
-    return;
+void ReplicaExchange::begin_fetch(int layer, int replaced) {
+  if (replaced >= 0) {  // it may have been fetched ahead and then not asked for
+    wait_for([&] { return layer_complete(replaced); }, sums_, gathers_);
   }
-  if (gathered >= 0) {  // fetched ahead and then not asked for
-    const int unused = gathered;
-    wait_for([&] { return layer_complete(unused); }, sums_, gathers_);
-  }
-  gathered = layer;
   for (const auto& transfer : layers_[static_cast<std::size_t>(layer)]) {
     if (transfer != nullptr) {
       gathers_.push(*transfer);
-      weights_under_way_.begin();
     }
   }
 }
@@ -34,21 +27,16 @@ void ReplicaExchange::fetch(int layer, int next) {
   if (!options_.sharded()) {
     return;
   }
-  begin_fetch(layer);
-  if (next >= 0 && next % 2 != layer % 2) {
-    begin_fetch(next);
-  }
+  gathered_.fetch(layer, next, [this](int wanted, int replaced) { begin_fetch(wanted, replaced); });
   progress();
   if (!layer_complete(layer)) {
-    weights_waited_.begin();
     wait_for([&] { return layer_complete(layer); }, sums_, gathers_);
-    weights_waited_.end(weight_seconds_.exposed);
   }
   progress();
 }
 
 void ReplicaExchange::assemble(int layer, const Vector<float>& target) {
-  for (const int fetched : gathered_) {
+  for (const int fetched : gathered_.layers()) {
     if (fetched >= 0) {
       wait_for([&] { return layer_complete(fetched); }, sums_, gathers_);
     }
@@ -78,14 +66,13 @@ void ReplicaExchange::weights_changed(std::int64_t update) {
   update_ = update + 1;
   std::fill(begun_.begin(), begun_.end(), char{0});
   last_backward_ = false;
-  gathered_ = {-1, -1};
-  if (options_.sdp() && options_.average_period > 0 && update_ % options_.average_period == 0) {
+  forget_fetched();
+  if (options_.averages() && update_ % options_.average_period == 0) {
     for (const auto& transfer : averages_) {
       if (transfer != nullptr) {
         transfer->set_scale(1.0 / static_cast<double>(transfer->plan().holders.size()));
         sums_.push(*transfer);
         averaging_ = true;
-        weights_under_way_.begin();
       }
     }
   }
@@ -101,17 +88,12 @@ bool ReplicaExchange::weights_ready() {
     for (const auto& transfer : weights_) {
       if (transfer != nullptr) {
         gathers_.push(*transfer);
-        weights_under_way_.begin();
       }
     }
     progress();
   }
   // Sums of gradients may be on their way; only averages are of weights.
-  const bool ready = !refresh_due_ && !averaging_ && gathers_.empty();
-  if (!ready) {
-    weights_waited_.begin();
-  }
-  return ready;
+  return !refresh_due_ && !averaging_ && gathers_.empty();
 }
 
 }  // namespace minipipe::core

@@ -7,6 +7,7 @@
 #include "core/deck/parse.hpp"
 #include "core/deck/restart.hpp"
 #include "core/train/options.hpp"
+#include "core/train/replica_options.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -135,7 +136,7 @@ CheckpointState open_checkpoint(const std::filesystem::path& file, const Deck& d
   for (const ParameterEntry& entry : parameter_list(model_config(deck))) model.push_back({entry.name, file_shape(entry)});
   check_same_model(file, model);
   for (const std::string& change : check_restart(read_deck(state.deck, file.string()), deck, use)) *notes += change + "\n";
-  if (use == CheckpointUse::resume && deck.parallel.mode == "sdp" && deck.sdp.sync == "parameter") {
+  if (use == CheckpointUse::resume && average_period(deck) > 0) {
     *notes +=
         "sdp.sync = \"parameter\": every holder has moments of its own, and a checkpoint those of one: the run will differ "
         "from one "

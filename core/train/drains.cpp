@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/train/replica_options.hpp"
 #include "schedules/policy/policy.hpp"
 
 namespace minipipe::core {
@@ -9,7 +10,7 @@ namespace minipipe::core {
 namespace {
 // In whole periods between averages: holders of a unit are equal then.
 std::int64_t flush_segment(const Deck& deck) {
-  const std::int64_t period = deck.parallel.mode == "sdp" && deck.sdp.sync == "parameter" ? deck.sdp.period : 1;
+  const std::int64_t period = std::max<std::int64_t>(1, average_period(deck));
   return (25 + period - 1) / period * period;
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/model/fetch_order.hpp"
 #include "core/parallel/exchange_plans.hpp"
+#include "core/parallel/gathered_layers.hpp"
 #include "core/train/options.hpp"
 #include "core/train/preflight.hpp"
 #include "core/train/sent_bytes.hpp"
@@ -18,18 +19,18 @@ using schedules::Kind;
 
 double bytes(std::int64_t floats) { return static_cast<double>(floats) * sizeof(float); }
 
-// How often each layer of a stage is gathered per update, in buffers by parity as ReplicaExchange has them.
+// How often each layer of a stage is gathered per update.
 class Gathers {
  public:
-  Gathers(const StageLayers& layers, bool tied_head)
-      : forward_(forward_fetch_order(layers, tied_head)),
-        backward_(backward_fetch_order(layers, tied_head)),
+  explicit Gathers(const StageLayers& layers)
+      : forward_(forward_fetch_order(layers, false)),  // weights that are gathered are not tied (check_replication)
+        backward_(backward_fetch_order(layers, false)),
         counts_(static_cast<std::size_t>(StageLayerNumbers::count(layers)), 0) {}
 
   void see(Kind kind) {
     if (kind == Kind::forward) pass(forward_);
     if (kind == Kind::backward || kind == Kind::backward_input) pass(backward_);
-    if (kind == Kind::update) held_ = {-1, -1};
+    if (kind == Kind::update) gathered_.forget();
   }
 
   const std::vector<std::int64_t>& counts() const { return counts_; }
@@ -37,21 +38,15 @@ class Gathers {
  private:
   void pass(const std::vector<int>& order) {
     for (std::size_t i = 0; i < order.size(); ++i) {
-      gather(order[i]);
-      if (i + 1 < order.size() && order[i + 1] % 2 != order[i] % 2) gather(order[i + 1]);
+      const int next = i + 1 < order.size() ? order[i + 1] : -1;
+      gathered_.fetch(order[i], next, [this](int layer, int /*replaced*/) { ++counts_[static_cast<std::size_t>(layer)]; });
     }
-  }
-  void gather(int layer) {
-    int& held = held_[static_cast<std::size_t>(layer % 2)];
-    if (held == layer) return;
-    held = layer;
-    ++counts_[static_cast<std::size_t>(layer)];
   }
 
   std::vector<int> forward_;
   std::vector<int> backward_;
   std::vector<std::int64_t> counts_;
-  std::array<int, 2> held_{-1, -1};
+  GatheredLayers gathered_;
 };
 
 // By stage and layer; empty if no weights are gathered for passes.
@@ -61,7 +56,7 @@ std::vector<std::vector<double>> gathers_per_update(const Deck& deck, const std:
   const Preflight order = preflight(deck, stages);
   std::vector<std::vector<double>> result;
   for (int stage = 0; stage < stages; ++stage) {
-    Gathers gathers(layers[stage], deck.model.tied && layers[stage].embedding && layers[stage].head);
+    Gathers gathers(layers[stage]);
     for (const auto& rank : order.simulation.log.ranks) {
       for (const auto& entry : rank) {
         if (entry.action.stage == stage) gathers.see(entry.action.kind);

@@ -22,6 +22,10 @@ std::string number(double value) {
 
 }  // namespace
 
+std::int64_t average_period(const Deck& deck) {
+  return deck.parallel.mode == "sdp" && deck.sdp.sync == "parameter" ? deck.sdp.period : 0;
+}
+
 ReplicaOptions replica_options(const Deck& deck, const StageLayers& layers, int /*stage*/, int replica) {
   ReplicaOptions options;
   // A single replica holds everything and exchanges nothing, whatever the mode.
@@ -41,7 +45,7 @@ ReplicaOptions replica_options(const Deck& deck, const StageLayers& layers, int 
   options.neuron_groups = deck.sdp.neuron_groups;
   options.backward_masking = deck.sdp.masking == "backward";
   options.sharded_units = deck.sdp.fsdp;
-  options.average_period = deck.sdp.sync == "parameter" ? deck.sdp.period : 0;
+  options.average_period = average_period(deck);
   options.refresh_period = deck.sdp.refresh;
   options.masks = masks_of_stage(deck, layers);
   return options;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "core/deck/deck.hpp"
@@ -10,6 +11,9 @@ namespace minipipe::core {
 
 // What the deck's blocks [parallel] and [sdp] mean to one replica of a stage.
 ReplicaOptions replica_options(const Deck& deck, const StageLayers& layers, int stage, int replica);
+
+// Updates between averages of parameters, 0: gradients are exchanged.
+std::int64_t average_period(const Deck& deck);
 
 // InputError if sdp.coverage does not suit the blocks of a stage.
 void check_masks_of_run(const Deck& deck, int stages);

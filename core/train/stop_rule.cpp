@@ -1,12 +1,14 @@
 #include "core/train/stop_rule.hpp"
 
-#include <mpi.h>
-
 #include <algorithm>
+#include <utility>
+
+#include "core/comm/mpi_error.hpp"
+#include "core/train/replica_options.hpp"
 
 namespace minipipe::core {
 
-StopRule::StopRule(const Deck& deck, Control& control, const StopSignal& signal, std::function<double()> elapsed,
+StopRule::StopRule(const Deck& deck, MPI_Comm comm, Control& control, const StopSignal& signal, std::function<double()> elapsed,
                    std::int64_t in_flight, std::vector<int> followers)
     : deck_(deck),
       control_(control),
@@ -15,7 +17,7 @@ StopRule::StopRule(const Deck& deck, Control& control, const StopSignal& signal,
       in_flight_(in_flight),
       followers_(std::move(followers)) {
   int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   rank0_ = rank == 0;
   follows_ = std::find(followers_.begin(), followers_.end(), rank) != followers_.end();
 }
@@ -69,8 +71,7 @@ std::optional<std::int64_t> StopRule::decide(const schedules::StageState& first)
 // Another replica makes at most the update that this one's gradients are complete for, and then goes on by an update and by
 // what can be in flight. One more, so that the message is there in time.
 std::int64_t StopRule::ahead_of(std::int64_t forwards) const {
-  const bool averages = deck_.parallel.mode == "sdp" && deck_.sdp.sync == "parameter";
-  const std::int64_t unit = deck_.train.microbatches * (averages ? deck_.sdp.period : 1);
+  const std::int64_t unit = deck_.train.microbatches * std::max<std::int64_t>(1, average_period(deck_));
   const std::int64_t in_flight = drains_anyway_ ? 0 : (in_flight_ + unit - 1) / unit * unit;
   return (forwards / unit + 2) * unit + in_flight;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <mpi.h>
+
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -26,9 +28,10 @@ namespace minipipe::core {
 // hold replicas together more closely), and where rank 0 has admitted last the segment ends.
 class StopRule {
  public:
-  // `elapsed`: seconds since this process' run began. References must outlive the rule.
+  // `comm`: of the run, as `control` has it; only its ranks are asked for. `elapsed`: seconds since this process' run began.
+  // References must outlive the rule.
   // `in_flight`: activations that the first stage has room for. `followers`: the ranks of the other replicas' first stages.
-  StopRule(const Deck& deck, Control& control, const StopSignal& signal, std::function<double()> elapsed,
+  StopRule(const Deck& deck, MPI_Comm comm, Control& control, const StopSignal& signal, std::function<double()> elapsed,
            std::int64_t in_flight, std::vector<int> followers = {});
 
   // All ranks, at the start of each training segment. `drains_anyway`: the segment's updates are synchronous.

@@ -167,6 +167,7 @@ inline MadeUp make_layout(ReplicaOptions options, bool subsets) {
     bucket.floats = shape.floats;
     bucket.first_layer = shape.first_layer;
     bucket.last_layer = shape.last_layer;
+    bucket.sender = bucket.holders[made.layout.buckets.size() % bucket.holders.size()];
     const int number = bucket.number_of(options.replica);
     const auto l = static_cast<std::size_t>(shape.first_layer);
     const bool held = number >= 0;

@@ -89,7 +89,7 @@ class Update {
       const bool held = bucket.number_of(w.me()) >= 0;
       if (o.mode == ReplicaMode::zero1) write(parameters, bucket.parameters, w.weight(b, update));
       if (held ? average : o.backward_masking && (update + 1) % o.refresh_period == 0) {
-        const std::vector<int> from = average || held ? bucket.holders : std::vector<int>{bucket.holders.front()};
+        const std::vector<int> from = average || held ? bucket.holders : std::vector<int>{bucket.sender};
         if (!averaging()) {
           write(parameters, bucket.parameters, w.weight(b, update));
         } else {
@@ -147,7 +147,12 @@ TEST(ParallelWhole, backward_masking_refreshes_what_is_not_held) {
     options.refresh_period = period;
     ReplicaWorld world(options, true, true);
     updates(world, 7);
-    EXPECT_GT(world.exchange->traffic()[TrafficPurpose::refresh] + world.me(), 0);
+    std::int64_t sent = 0;
+    for (const Bucket& bucket : world.buckets()) {
+      if (bucket.sender == world.me())
+        sent += 7 / period * 4 * bucket.floats * (world.comm.size() - std::ssize(bucket.holders));
+    }
+    EXPECT_EQ(world.exchange->traffic()[TrafficPurpose::refresh], sent);
   }
 }
 

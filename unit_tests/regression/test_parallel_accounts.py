@@ -128,7 +128,7 @@ def test_sent_bytes_of_subnetworks():
     neurons = neuron_elements("sdp_neuron")
     by_neurons = (held_by_all + units - neurons) * 3 / 4 + neurons / 4
     assert_sent("sdp_neuron", reduce_scatter=by_neurons, all_gather=by_neurons)
-    # The first holder of a unit sends it to the two replicas that do not hold it.
+    # A holder of a unit sends it to the two replicas that do not hold it.
     assert_sent("sdp_backward", reduce_scatter=share, all_gather=share, refresh=units * 2 / 4)
     assert_sent("sdp_refresh", reduce_scatter=share, all_gather=share, refresh=units * 2 / 4 / 2)
     # Sums and means travel alike, every other update.

@@ -211,6 +211,10 @@ TEST_P(Layouts, CutShardsThatTileTheBuckets) {
         EXPECT_LE(bucket.shard_begin(h), bucket.shard_end(h));
       }
       const int number = bucket.number_of(options.replica);
+      EXPECT_GE(bucket.number_of(bucket.sender), 0);
+      const LinearRange own = bucket.shard(options.replica);
+      EXPECT_EQ(own.begin, number < 0 ? 0 : bucket.shard_begin(number));
+      EXPECT_EQ(own.end, number < 0 ? 0 : bucket.shard_end(number));
       const bool has_shard = number >= 0 && (options.sharded() || options.mode == ReplicaMode::zero1);
       ASSERT_EQ(bucket.shard_offset >= 0, has_shard);
       if (!has_shard) continue;

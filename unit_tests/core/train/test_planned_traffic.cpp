@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -131,11 +132,16 @@ TEST(PlannedTraffic, SdpSendsAmongHolders) {
   EXPECT_EQ(sum["all_gather"], ring_bytes(forward, 1));
   EXPECT_LT(ring_bytes(forward, 1), ring_bytes(ddp, 1));
 
-  // Units are held by two of four: the other two get them from the first holder, every `refresh` updates of 12.
+  // Units are held by two of four: the other two get them from one holder, every `refresh` updates of 12.
   auto backward = half;
   backward.push_back("sdp.masking=backward");
   const double refresh = sum_of(deck_of(backward), 1)["refresh"];
   EXPECT_GT(refresh, 0);
+  // Each of the four pairs of holders has two of eight blocks: every replica sends a pair of blocks.
+  for (const PlannedTraffic& rank : planned_traffic(deck_of(backward), 1)) {
+    const auto told = std::find_if(rank.begin(), rank.end(), [](const auto& sent) { return sent.first == "refresh"; });
+    EXPECT_DOUBLE_EQ(told->second, refresh / 4);
+  }
   backward.push_back("sdp.refresh=5");
   EXPECT_DOUBLE_EQ(sum_of(deck_of(backward), 1)["refresh"], refresh * 2 / 12);
 

@@ -15,7 +15,7 @@ class StopRuleTest : public ::testing::Test {
     StopSignal signal;
     double now = 0;
     rule_ = std::make_unique<StopRule>(
-        deck, control, signal, [&now] { return now; }, 3);
+        deck, MPI_COMM_WORLD, control, signal, [&now] { return now; }, 3);
     control.begin_segment(1);
     rule_->begin_segment(drains_anyway, 8);
     now = 10;

@@ -1,0 +1,78 @@
+// What a run begins with: its folder, its parts, what it resumes from.
+#include <filesystem>
+#include <iostream>
+
+#include "core/deck/parse.hpp"
+#include "core/io/checkpoint.hpp"
+#include "core/train/checkpointing.hpp"
+#include "core/train/global_norm.hpp"
+#include "core/train/options.hpp"
+#include "core/train/replay.hpp"
+#include "core/train/trainer.hpp"
+#include "schedules/policy/policy.hpp"
+
+namespace minipipe::core {
+
+// A run goes on in its own folder. Resumed from a file of another run, it is a new one there: what the folder holds is moved
+// away.
+bool Trainer::continues_here() const {
+  const std::filesystem::path wanted = deck_.run.resume;
+  if (wanted == "latest") return true;
+  std::error_code error;
+  return !wanted.empty() &&
+         std::filesystem::equivalent(wanted.parent_path().empty() ? "." : wanted.parent_path(), folder_.checkpoints(), error);
+}
+
+void Trainer::open_output() {
+  folder_.folder = deck_.output.directory;
+  if (place_.rank != 0) return;
+  folder_ = prepare_output_folder(deck_.output.directory, continues_here());
+  if (folder_.moved_to) std::cout << "results of an earlier run were moved to " << folder_.moved_to->string() << std::endl;
+}
+
+void Trainer::set_up(const Sources& sources) {
+  control_ = std::make_unique<Control>(comm_.get());
+  const std::int64_t in_flight = schedules::activation_slots(schedule_options(deck_, place_.stages()), 0);
+  std::vector<int> followers;
+  for (int replica = 1; replica < place_.replicas; ++replica) followers.push_back(place_.rank_of(0, replica));
+  stop_ = std::make_unique<StopRule>(
+      deck_, comm_.get(), *control_, signal_, [this] { return clock(); }, in_flight, followers);
+  watchdog_ = std::make_unique<Watchdog>(deck_.run.watchdog, [rank = place_.rank, limit = deck_.run.watchdog] {
+    return "rank " + std::to_string(rank) + ": nothing has moved for run.watchdog = " + std::to_string(limit) +
+           " s: a peer is gone or a schedule waits for ever; ending the job\n";
+  });
+  pipeline_ = std::make_unique<Pipeline>(deck_, place_, edges_.get(), sources, [this] { return clock(); });
+  if (deck_.train.clip == "global") set_global_norm(*pipeline_, comm_.get());
+  load_replay();
+}
+
+void Trainer::load_replay() {
+  if (deck_.schedule.replay.empty()) return;
+  replay_ = read_replay(deck_.schedule.replay, place_.stages());
+  for (int stage = 0; stage < place_.stages(); ++stage)
+    replay_policy(*replay_, stage, 0, deck_.run.steps, deck_.train.microbatches);
+}
+
+void Trainer::restore() {
+  std::string notes;
+  std::string warning;
+  const auto file = find_checkpoint(deck_.run.resume, "run.resume =", folder_.checkpoints(), &warning);
+  if (file) {
+    const CheckpointState state = open_checkpoint(*file, deck_, &notes);
+    load_checkpoint(*file, *pipeline_);
+    first_update_ = update_ = state.step;
+    // Actions have the numbers that a replica gives its microbatches: on another grid the old ones would mean others.
+    const std::int64_t done = update_ * deck_.train.microbatches;
+    logged_before_ = done * read_deck(state.deck, file->string()).parallel.data == state.microbatches ? done : 0;
+    elapsed_before_s_ = state.elapsed_s;
+    notes = "resuming from " + file->string() + ", " + std::to_string(state.step) + " updates done\n" + notes;
+  } else if (!deck_.run.resume.empty()) {
+    warning +=
+        "run.resume = \"latest\": no checkpoint in " + folder_.checkpoints().string() + ", the run starts from the beginning\n";
+  }
+  notes_ = warning + notes;
+  pipeline_->start_at(update_ * deck_.train.microbatches, update_);
+  if (place_.tells_progress()) progress_ = std::make_unique<Progress>(deck_, update_, tokens_per_update(deck_));
+}
+
+}  // namespace minipipe::core
