@@ -7,4 +7,5 @@ set -euo pipefail
 load_setup
 configure_and_build release
 cd "$root/build/release"
-ctest --output-on-failure --no-tests=error --parallel "${MINIPIPE_TEST_JOBS:-2}" "$@"
+# Three at a time on two cores: whole runs of the program wait half of their time.
+ctest --output-on-failure --no-tests=error --parallel "${MINIPIPE_TEST_JOBS:-3}" "$@"
