@@ -1,6 +1,8 @@
 #include "app/command.hpp"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
 #include <iostream>
 #include <sstream>
 
@@ -39,20 +41,32 @@ void add_prepare(CLI::App& app, data::PrepareOptions& options) {
   sub->add_option("--seed", options.seed, "synthetic: seed")->capture_default_str();
 }
 
+// CLI11's own check lets "nan" pass and prints its bounds with 300 digits.
+const CLI::Validator positive(
+    [](std::string& text) {
+      char* end = nullptr;
+      const double value = std::strtod(text.c_str(), &end);
+      return end == text.c_str() || *end != '\0' || !(value > 0) || !std::isfinite(value)
+                 ? text + " is not a number above 0; give one"
+                 : std::string();
+    },
+    "POSITIVE");
+
 void add_tune(CLI::App& app, Command& command) {
   TuneCommand& tune = command.tune;
   CLI::App* sub = add_deck_command(app, "tune", "search partition, placement and order together; writes a plan that train runs",
                                    command, false);
   sub->add_option("--profile", tune.profile,
                   "costs of layers: a file of minipipe profile (.h5) or JSON, instead of those of the deck");
-  sub->add_option("--devices", tune.devices, "number of devices");
-  sub->add_option("--microbatches", tune.microbatches, "microbatches per update");
-  sub->add_option("--time", tune.time, "seconds to search (10 if no --iterations are given)");
-  sub->add_option("--iterations", tune.iterations, "evaluations to spend; with a seed, the result is the same everywhere");
+  const CLI::Range count(1, 1000000);
+  sub->add_option("--devices", tune.devices, "number of devices")->check(count);
+  sub->add_option("--microbatches", tune.microbatches, "microbatches per update")->check(count);
+  sub->add_option("--time", tune.time, "seconds to search (10 if no --iterations are given)")->check(positive);
+  sub->add_option("--iterations", tune.iterations, "evaluations to spend; with a seed, the result is the same everywhere")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 53));
   sub->add_option("--seed", tune.seed, "seed of the search")->capture_default_str();
-  sub->add_option("--cap", tune.cap, "most activation memory of a device, in units of layer x microbatch")
-      ->check(CLI::PositiveNumber);
-  sub->add_option("--stages", tune.stages, "most stages (eight per device)");
+  sub->add_option("--cap", tune.cap, "most activation memory of a device, in units of layer x microbatch")->check(positive);
+  sub->add_option("--stages", tune.stages, "most stages (eight per device)")->check(count);
   sub->add_option("--schedule", tune.schedule, "plan, or paci: partition and window for the asynchronous schedule")
       ->capture_default_str();
   sub->add_option("--gap", tune.gap, "paci: largest version gap to allow")->capture_default_str();

@@ -2,6 +2,7 @@
 
 #include <Kokkos_Core.hpp>
 #include <iostream>
+#include <new>
 
 #include "app/command.hpp"
 #include "app/launcher.hpp"
@@ -66,6 +67,11 @@ int main(int argc, char** argv) {
     try {
       minipipe::app::check_launcher(ranks);
       status = run(parsed.command, rank == 0);
+    } catch (const std::bad_alloc&) {
+      status = status_run;
+      std::cerr << "minipipe: " << (ranks > 1 ? "rank " + std::to_string(rank) + ": " : "")
+                << "out of memory; lower the number of microbatches, layers or stages, or the sizes of the model" << std::endl;
+      if (ranks > 1) minipipe::core::abort_job(status);
     } catch (const std::exception& error) {
       status = dynamic_cast<const minipipe::InputError*>(&error) != nullptr ? status_input : status_run;
       if (dynamic_cast<const minipipe::core::Agreed*>(&error) != nullptr) {

@@ -1,5 +1,6 @@
 #include "core/deck/hybrid_rules.hpp"
 
+#include <limits>
 #include <string>
 
 #include "core/deck/schema.hpp"
@@ -34,6 +35,14 @@ void check_experts(Rules& rules, const Deck& deck) {
 void check_state_space(Rules& rules, const Deck& deck) {
   const Deck::Model& model = deck.model;
   const std::int64_t inside = std::int64_t{model.width} * model.state_expand, heads = inside / model.state_head_size;
+  // The rows of the first matrix, 2 inside + 2 groups * state + heads, are an int.
+  constexpr std::int64_t most = std::numeric_limits<int>::max() / 8;
+  const std::int64_t shared = std::int64_t{model.state_groups} * model.state_size;
+  if (inside > most || shared > most) {
+    rules.require(false, "model", inside > most ? "state_expand" : "state_size",
+                  "makes a state space of more than " + str(most) + " features; lower it");
+    return;
+  }
   if (inside % model.state_head_size != 0) {
     rules.require(false, "model", "state_head_size",
                   "does not divide model.width * model.state_expand = " + str(inside) + "; change one of them");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -47,6 +48,11 @@ void check_training(Rules& rules, const Deck& deck) {
                     " is odd; change one of them");
   rules.require(train.sequence <= model.context, "train", "sequence",
                 "is longer than model.context = " + str(model.context) + "; lower it or raise model.context");
+  rules.require(std::int64_t{train.microbatch_size} * train.sequence <= std::numeric_limits<int>::max(), "train",
+                "microbatch_size",
+                "times train.sequence is more tokens than " + str(std::numeric_limits<int>::max()) + "; lower one of them");
+  rules.require(deck.schedule.chunks <= model.layers + 2, "schedule", "chunks",
+                "is more than the model's " + plural(model.layers, "layer") + " and its ends; lower it");
   rules.require(train.warmup_steps <= run.steps, "train", "warmup_steps",
                 "is more than run.steps = " + str(run.steps) + "; lower it or raise run.steps");
   rules.require(train.min_learning_rate <= train.learning_rate, "train", "min_learning_rate",
@@ -157,7 +163,8 @@ int chunks_of(const Deck& deck) {
 int stages_of(const Deck& deck, int ranks) {
   if (deck.parallel.stages > 0) return deck.parallel.stages;
   if (deck.schedule.name == "plan") return stages_of_plan(deck.schedule.plan);
-  return std::max(1, ranks / std::max(1, deck.parallel.data)) * chunks_of(deck);
+  const std::int64_t stages = std::int64_t{std::max(1, ranks / std::max(1, deck.parallel.data))} * chunks_of(deck);
+  return static_cast<int>(std::min<std::int64_t>(stages, std::numeric_limits<int>::max()));
 }
 
 void check_rules(const Deck& deck, int ranks) {

@@ -24,6 +24,13 @@ Limits above(double low) {
   return limits;
 }
 
+// low <= value <= high
+Limits between(double low, double high) {
+  Limits limits = at_least(low);
+  limits.high = high;
+  return limits;
+}
+
 // low < value <= high
 Limits above_up_to(double low, double high) {
   Limits limits = above(low);
@@ -153,7 +160,7 @@ Table make_table() {
       .row("expert_choices", &D::Model::expert_choices, at_least(1), keep, "layers #: experts that each token passes")
       .row("expert_hidden", &D::Model::expert_hidden, at_least(0), keep, "layers #: features inside an expert; 0 = those of an MLP / expert_choices in whole 16s")
       .row("expert_capacity", &D::Model::expert_capacity, at_least(0), keep, "layers #: an expert takes at most this factor of an even share of tokens, the rest passes by; 0 = all")
-      .row("balance_loss", &D::Model::balance_loss, at_least(0), keep, "layers #: coefficient of the load-balancing loss; the reported loss is without it")
+      .row("balance_loss", &D::Model::balance_loss, between(0, 1000), keep, "layers #: coefficient of the load-balancing loss; the reported loss is without it")
       .row("state_size", &D::Model::state_size, at_least(1), keep, "layers M: numbers of state for each feature")
       .row("state_head_size", &D::Model::state_head_size, at_least(1), keep, "layers M: features of a head; there are state_expand * width / state_head_size heads")
       .row("state_groups", &D::Model::state_groups, at_least(1), keep, "layers M: groups of heads that share input and output maps of the state")

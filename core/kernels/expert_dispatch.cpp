@@ -1,6 +1,8 @@
 #include "core/kernels/expert_dispatch.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/kernels/loops.hpp"
 #include "core/kernels/shape.hpp"
@@ -55,7 +57,9 @@ KOKKOS_INLINE_FUNCTION void sum_slots(const Member& member, T* target, bool accu
 std::int64_t expert_capacity(double factor, std::int64_t rows, std::int64_t choices, std::int64_t experts) {
   const double share = factor * static_cast<double>(rows * choices) / static_cast<double>(experts);
   // A product such as 1.1 * 30 / 3, rounded up by its last bit, is not one more.
-  return static_cast<std::int64_t>(std::ceil(share * (1 - 1e-12)));
+  // More than all rows is no limit, and may not fit an integer.
+  constexpr double most = std::numeric_limits<std::int32_t>::max();
+  return static_cast<std::int64_t>(std::ceil(std::min(share * (1 - 1e-12), most)));
 }
 
 std::int64_t expert_workspace(std::int64_t rows, std::int64_t experts) { return (row_blocks(rows) + 1) * experts; }

@@ -65,6 +65,8 @@ class Reader {
       const std::string path = key + "." + symbol;
       if (symbol.size() != 1) fail(path, "is not the cost of a layer; symbols are single characters");
       result[symbol[0]] = number(value, path);
+      // A tick is 0.01 ms, and sums of ticks must stay exact.
+      if (key.ends_with("_ms") && result[symbol[0]] > 1e9) fail(path, "is " + value.dump() + "; it must be at most 1e9 ms");
     }
     return result;
   }
@@ -146,6 +148,7 @@ ProfileGrowth read_growth(const Reader& reader, const json& root, const std::str
   growth.width = optional("width");
   growth.sequence = optional("sequence");
   growth.latency_ms = optional("communication_ms");
+  if (growth.latency_ms > 1e9) reader.fail("communication_ms", "is above 1e9 ms; it must be at most that");
   const double gb_per_s = optional("link_gb_per_s");
   if (gb_per_s > 0) growth.transfer_ms = optional("message_bytes") / (1e6 * gb_per_s);
   growth.exchange_gb_per_s = optional("exchange_gb_per_s");

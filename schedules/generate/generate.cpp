@@ -31,7 +31,10 @@ Plan make_plan(const ScheduleOptions& options) {
   if (options.name == "zb-h2") return zb_h2_update(options.stages, m);
   if (options.name == "zb-v") return zb_v_update(options.stages / 2, m);
   if (options.name == "zb-auto") {
-    const auto limit = options.memory_limit == 0 ? options.stages : static_cast<std::int64_t>(options.memory_limit);
+    // No stage can hold more than all microbatches; a larger number may not fit an integer.
+    const double most = static_cast<double>(options.stages) * static_cast<double>(std::max<std::int64_t>(m, options.stages));
+    const auto limit =
+        options.memory_limit == 0 ? options.stages : static_cast<std::int64_t>(std::min(options.memory_limit, most));
     return zb_auto_update(options.stages, m, limit, options.costs);
   }
   if (options.name == "plan") return read_plan(options);

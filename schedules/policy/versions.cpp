@@ -7,7 +7,7 @@ namespace {
 
 // The papers' N-i: stages behind this one; plus the further forwards that PACI may admit.
 std::int64_t lead(const ScheduleOptions& options, int stage) {
-  const int behind = options.stages - 1 - stage;
+  const std::int64_t behind = options.stages - 1 - stage;
   return behind + (options.name == "paci" && behind > 0 ? options.extra_in_flight : 0);
 }
 

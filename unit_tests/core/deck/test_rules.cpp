@@ -66,6 +66,17 @@ TEST(Rules, GlobalNormNeedsABarrier) {
   EXPECT_EQ(rules_error({"train.clip=stage", "parallel.stages=2"}, 1), "");
 }
 
+TEST(Rules, SizesBeyondAnInteger) {
+  EXPECT_THAT(rules_error({"train.microbatch_size=134217729"}, 1),
+              AllOf(HasSubstr("microbatch_size"), HasSubstr("more tokens than 2147483647")));
+  EXPECT_THAT(rules_error({"schedule.name=interleaved", "schedule.chunks=1073741825"}, 4),
+              AllOf(HasSubstr("chunks"), HasSubstr("lower it")));
+  EXPECT_THAT(rules_error({"model.family=hybrid", "model.pattern=M", "model.layers=1", "model.state_expand=134217729"}, 1),
+              AllOf(HasSubstr("state_expand"), HasSubstr("lower it")));
+  EXPECT_THAT(rules_error({"model.family=hybrid", "model.pattern=M", "model.layers=1", "model.state_size=2147483647"}, 1),
+              AllOf(HasSubstr("state_size"), HasSubstr("lower it")));
+}
+
 TEST(Rules, TiedEmbedding) {
   EXPECT_THAT(rules_error({"model.tied=true"}, 2), HasSubstr("embedding and head are on different stages (2 stages)"));
   EXPECT_EQ(rules_error({"model.tied=true"}, 1), "");

@@ -114,6 +114,7 @@ TEST(ExpertPlan, AllRowsToOneExpertAndTheCapacityKeepsTheFirst) {
 
 TEST(ExpertPlan, Capacity) {
   EXPECT_EQ(expert_capacity(1, 8, 2, 4), 4);
+  EXPECT_EQ(expert_capacity(1e300, 8, 2, 4), INT32_MAX);
   EXPECT_EQ(expert_capacity(1.25, 8, 2, 4), 5);
   EXPECT_EQ(expert_capacity(1.25, 9, 2, 4), 6);
   EXPECT_EQ(expert_capacity(1.1, 100, 1, 1), 110);  // 1.1 * 100 = 110.00000000000001
