@@ -135,10 +135,26 @@ int verdict(const core::Preflight& result) {
   return result.report.ok() ? 0 : 3;
 }
 
+// Without a profile all times are those of [emulate]: where the deck does not emulate, nobody gave them.
+void print_assumed_times(const Subject& subject) {
+  if (subject.deck.emulate.enabled) return;
+  const core::Deck::Emulate defaults;
+  if (subject.deck.emulate == defaults) {
+    std::printf("times: %g ms forward and %g ms backward per stage, the defaults of [emulate], ", defaults.forward_ms,
+                defaults.backward_ms);
+  } else {
+    std::printf("times: those of the deck's [emulate], ");
+  }
+  std::printf("not this model's; --profile FILE gives real ones\n");
+}
+
 // What the costs mean for a long run.
 core::SteadyPrediction print_prediction(const Subject& subject, const std::vector<std::uint64_t>& bytes) {
   const auto steady = core::predict_steady(subject.deck, subject.stages, subject.costs);
-  if (!subject.profiled) return steady;
+  if (!subject.profiled) {
+    print_assumed_times(subject);
+    return steady;
+  }
   std::printf("%6s %14s %14s %14s %14s   (ms)\n", "stage", "forward", "input grad.", "weight grad.", "update");
   for (int s = 0; s < subject.stages; ++s) {
     std::printf("%6d %14.4f %14.4f %14.4f %14.4f\n", s, 1e3 * subject.costs.forward[s], 1e3 * subject.costs.backward_input[s],

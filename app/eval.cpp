@@ -85,7 +85,9 @@ int evaluate(const Command& command) {
                        "/checkpoints; train first, or name a checkpoint file");
     }
     file = *found;
-    state = core::open_checkpoint(file, deck, &notes, core::CheckpointUse::evaluate);
+    state = core::open_checkpoint(
+        file, deck, &notes,
+        command.dump_batch.empty() ? core::CheckpointUse::evaluate : core::CheckpointUse::evaluate_next_batch);
     sources = open_sources(deck, true);
   });
   const core::Place place = core::place_of_run(deck, rank, ranks);

@@ -1,6 +1,7 @@
 #include <mpi.h>
 
 #include <Kokkos_Core.hpp>
+#include <cstdlib>
 #include <iostream>
 #include <new>
 
@@ -49,6 +50,18 @@ int run(const Command& command, bool speak) {
   return status_run;
 }
 
+// Before Kokkos starts, where the user has not set them.
+void set_defaults_of_kokkos(Command::Verb verb) {
+  constexpr int keep = 0;
+  // What OpenMP does without it, too, but Kokkos would warn on standard output.
+  setenv("OMP_PROC_BIND", "false", keep);
+  const bool plans = verb == Command::Verb::check || verb == Command::Verb::simulate || verb == Command::Verb::tune ||
+                     verb == Command::Verb::prepare || verb == Command::Verb::help_deck ||
+                     verb == Command::Verb::help_deck_markdown;
+  // Too many threads for the cores are no concern of a command that computes nothing.
+  if (plans) setenv("KOKKOS_DISABLE_WARNINGS", "ON", keep);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -63,7 +76,10 @@ int main(int argc, char** argv) {
   if (!parsed.done) {
     // Without Kokkos, whose warnings would mix with what scripts read.
     const bool computes = !parsed.command.cases && !parsed.command.print_deck;
-    if (computes) Kokkos::initialize(argc, argv);
+    if (computes) {
+      set_defaults_of_kokkos(parsed.command.verb);
+      Kokkos::initialize(argc, argv);
+    }
     try {
       minipipe::app::check_launcher(ranks);
       status = run(parsed.command, rank == 0);

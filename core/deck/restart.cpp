@@ -36,18 +36,44 @@ std::string other_cover(const Deck& stored, const Deck& present) {
   return text + "choose a parallel.data that divides " + std::to_string(before) + ", and train.microbatches to suit it)";
 }
 
+// Dropout and the balance loss act in training only. Microbatches are numbered through, so that their number in an update
+// does not say where training goes on.
+bool decides_what_is_evaluated(const Entry& entry, CheckpointUse use) {
+  if (entry.block == "model") return entry.key != "dropout" && entry.key != "balance_loss";
+  if (use != CheckpointUse::evaluate_next_batch) return false;
+  return entry.name() == "run.seed" || entry.name() == "train.sequence" || entry.name() == "train.microbatch_size";
+}
+
+std::string change_of(const Entry& entry, const Deck& stored, const Deck& present) {
+  return entry.name() + ": " + to_toml(entry.get(stored)) + " -> " + to_toml(entry.get(present));
+}
+
+void check_evaluation(const Deck& stored, const Deck& present, CheckpointUse use) {
+  std::string errors;
+  for (const Entry& entry : schema()) {
+    if (entry.get(stored) == entry.get(present) || !decides_what_is_evaluated(entry, use)) continue;
+    errors += "\n  " + change_of(entry, stored, present);
+  }
+  if (errors.empty()) return;
+  throw InputError(std::string("the deck differs from the one stored in the checkpoint in keys that make the model") +
+                   (use == CheckpointUse::evaluate ? "" : " or the next batch") + " (stored -> now):" + errors +
+                   "\nEvaluate with the stored values (the deck of the run, or block.key=value on the command line), or name "
+                   "another --checkpoint.");
+}
+
 }  // namespace
 
 std::vector<std::string> check_restart(const Deck& stored, const Deck& present, CheckpointUse use) {
+  if (use != CheckpointUse::resume) {
+    check_evaluation(stored, present, use);
+    return {};
+  }
   std::vector<std::string> changes;
   std::string errors;
   bool cover_told = microbatches_of_update(stored) == microbatches_of_update(present);
   for (const Entry& entry : schema()) {
-    const Value old_value = entry.get(stored);
-    const Value new_value = entry.get(present);
-    if (old_value == new_value) continue;
-    const std::string change = entry.name() + ": " + to_toml(old_value) + " -> " + to_toml(new_value);
-    if (decides_what_an_update_covers(entry.name()) && use == CheckpointUse::evaluate) continue;
+    if (entry.get(stored) == entry.get(present)) continue;
+    const std::string change = change_of(entry, stored, present);
     if (decides_what_an_update_covers(entry.name()) && !cover_told) {
       errors += "\n  " + change + other_cover(stored, present);
       cover_told = true;

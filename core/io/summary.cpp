@@ -1,5 +1,6 @@
 #include "core/io/summary.hpp"
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/io/durable.hpp"
@@ -66,6 +67,13 @@ std::string to_json(const Summary& summary) {
   for (const auto& [key, value] : summary.texts) add(object, key, value);
   // dump writes non-finite numbers as null; bytes that are not UTF-8 (a path, a host name) are replaced, not fatal.
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+bool says_done(const std::filesystem::path& file, std::int64_t steps) {
+  std::ifstream stream(file);
+  const auto object = nlohmann::ordered_json::parse(stream, nullptr, false);
+  return object.is_object() && object.value("done", nlohmann::ordered_json()) == true &&
+         object.value("steps", nlohmann::ordered_json()) == steps;
 }
 
 void write_summary(const std::filesystem::path& file, const Summary& summary) { write_text(file, to_json(summary) + "\n"); }

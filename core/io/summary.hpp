@@ -53,6 +53,9 @@ std::string to_json(const Summary& summary);
 // The values of a case as one JSON object.
 std::string swept_json(const std::vector<std::pair<std::string, std::string>>& swept);
 
+// Whether the file is the summary of a run that has done all its updates, `steps` of them. False if it is not there.
+bool says_done(const std::filesystem::path& file, std::int64_t steps);
+
 // Writes the line to a file, durably.
 void write_summary(const std::filesystem::path& file, const Summary& summary);
 

@@ -1,5 +1,6 @@
 #include "core/profile/use_profile.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include "core/train/options.hpp"
@@ -75,7 +76,7 @@ SteadyPrediction predict_steady(const Deck& deck, int stages, const schedules::C
   result.step_time = seconds / static_cast<double>(updates);
   if (!(seconds > 0)) return result;
   result.tokens_per_s = static_cast<double>(tokens_per_update(deck)) / result.step_time;
-  result.bubble_share = 1 - (busy(longer) - busy(shorter)) / (seconds * static_cast<double>(longer.busy.size()));
+  result.bubble_share = std::max(0.0, 1 - (busy(longer) - busy(shorter)) / (seconds * static_cast<double>(longer.busy.size())));
   return result;
 }
 

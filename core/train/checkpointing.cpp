@@ -148,7 +148,7 @@ CheckpointState open_checkpoint(const std::filesystem::path& file, const Deck& d
               " is between refreshes, so that what is not held starts newer than it was: the run will differ from one that "
               "never stopped\n";
   }
-  if (state.step > deck.run.steps) {
+  if (use == CheckpointUse::resume && state.step > deck.run.steps) {
     throw InputError(file.string() + ": is of step " + std::to_string(state.step) + ", beyond run.steps = " +
                      std::to_string(deck.run.steps) + "; raise run.steps or resume from an earlier checkpoint");
   }

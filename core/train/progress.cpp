@@ -21,6 +21,9 @@ std::string duration(double seconds) {
 
 Progress::Progress(const Deck& deck, std::int64_t first_update, std::int64_t tokens_per_update)
     : name_(deck.schedule.name),
+      loss_label_(deck.emulate.enabled     ? ""
+                  : deck.parallel.data > 1 ? "loss of replica 0 "
+                                           : "loss "),
       steps_(deck.run.steps),
       first_(first_update),
       interval_(deck.output.log_interval),
@@ -46,18 +49,25 @@ void Progress::update(std::int64_t step, double loss, double elapsed_s) {
     drawn_at_ = elapsed_s;
     draw_bar(step, loss, tokens_per_s, left_s);
   } else if ((interval_ > 0 && step % interval_ == 0) || step == steps_) {
-    std::printf("%s step %lld/%lld loss %.4f %.0f tokens/s, %s left\n", name_.c_str(), static_cast<long long>(step),
-                static_cast<long long>(steps_), loss, tokens_per_s, duration(left_s).c_str());
+    std::printf("%s step %lld/%lld %s%.0f tokens/s, %s left\n", name_.c_str(), static_cast<long long>(step),
+                static_cast<long long>(steps_), loss_text(loss).c_str(), tokens_per_s, duration(left_s).c_str());
     std::fflush(stdout);
   }
+}
+
+std::string Progress::loss_text(double loss) const {
+  if (loss_label_.empty()) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4f ", loss);
+  return loss_label_ + text;
 }
 
 void Progress::draw_bar(std::int64_t step, double loss, double tokens_per_s, double left_s) {
   constexpr int width = 30;
   const int filled = static_cast<int>(width * step / std::max<std::int64_t>(1, steps_));
-  std::printf("\r\033[K%-5s [%s%s] %lld/%lld loss %.4f %.0f tokens/s, %s left", name_.c_str(), std::string(filled, '#').c_str(),
-              std::string(width - filled, '.').c_str(), static_cast<long long>(step), static_cast<long long>(steps_), loss,
-              tokens_per_s, duration(left_s).c_str());
+  std::printf("\r\033[K%-5s [%s%s] %lld/%lld %s%.0f tokens/s, %s left", name_.c_str(), std::string(filled, '#').c_str(),
+              std::string(width - filled, '.').c_str(), static_cast<long long>(step), static_cast<long long>(steps_),
+              loss_text(loss).c_str(), tokens_per_s, duration(left_s).c_str());
   std::fflush(stdout);
   bar_open_ = true;
 }

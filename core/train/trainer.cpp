@@ -30,6 +30,8 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
   agree(comm_.get(), [&] { pipeline_->join_stages(); });
   agree(comm_.get(), [&] { pipeline_->join_replicas(replicas_.get()); });
   agree(comm_.get(), [&] { restore(); });
+  nothing_to_do_ = finished_before();
+  if (nothing_to_do_) return;
   if (place_.rank == 0) std::cout << notes_ << std::flush;
   const HostShare share = host_share(comm_.get());
   agree(comm_.get(), [&] {
@@ -44,6 +46,13 @@ Trainer::~Trainer() = default;
 double Trainer::clock() const { return MPI_Wtime() - started_; }
 
 int Trainer::run() {
+  if (nothing_to_do_) {
+    if (place_.rank == 0) {
+      std::cout << "nothing to do: " << update_ << " of " << deck_.run.steps
+                << " updates are done (results: " << folder_.summary().string() << ")" << std::endl;
+    }
+    return 0;
+  }
   seconds_.other = clock();
   bool stopping = false;
   while (update_ < deck_.run.steps && !stopping) {

@@ -43,13 +43,15 @@ class Trainer {
   ~Trainer();
 
   // Trains to run.steps or until it is asked to stop. Collective. Returns the exit status: 0 or 75 (stopped early with a
-  // checkpoint). An exception here is this rank's alone: the caller ends the job.
+  // checkpoint). Where the run had its last update and its summary before, says so and leaves all files alone: 0. An exception
+  // here is this rank's alone: the caller ends the job.
   int run();
 
  private:
   void set_up(const Sources& sources);
   void open_output();
   bool continues_here() const;
+  bool finished_before() const;
   void restore();
   void load_replay();
   std::map<int, std::unique_ptr<schedules::Policy>> policies_for(std::int64_t first_update, std::int64_t end_update) const;
@@ -87,7 +89,8 @@ class Trainer {
   std::unique_ptr<Progress> progress_;  // where Place::tells_progress
   std::unique_ptr<TraceWriter> trace_;  // rank 0
   OutputFolder folder_;
-  std::string notes_;  // what the user is told about a resume
+  std::string notes_;           // what the user is told about a resume
+  bool nothing_to_do_ = false;  // all updates were done, and summed up, before this process began
   std::optional<schedules::Plan> replay_;
   Nap nap_;
 

@@ -23,6 +23,14 @@ bool Trainer::continues_here() const {
          std::filesystem::equivalent(wanted.parent_path().empty() ? "." : wanted.parent_path(), folder_.checkpoints(), error);
 }
 
+// Without a summary of all updates (the process was killed after its last checkpoint), the end of the run is still to be made.
+bool Trainer::finished_before() const {
+  if (first_update_ < deck_.run.steps) return false;
+  int finished = place_.rank == 0 && continues_here() && says_done(folder_.summary(), first_update_) ? 1 : 0;
+  check(MPI_Bcast(&finished, 1, MPI_INT, 0, comm_.get()), "deciding whether anything is to do");
+  return finished != 0;
+}
+
 void Trainer::open_output() {
   folder_.folder = deck_.output.directory;
   if (place_.rank != 0) return;

@@ -115,7 +115,7 @@ class Simulation {
       result.gap_max.push_back(stage.gap_max);
       result.gap_mean.push_back(stage.gaps > 0 ? static_cast<double>(stage.gap_sum) / static_cast<double>(stage.gaps) : 0);
     }
-    if (now_ > 0) result.bubble_share = 1 - busy / (static_cast<double>(ranks_.size()) * now_);
+    if (now_ > 0) result.bubble_share = std::max(0.0, 1 - busy / (static_cast<double>(ranks_.size()) * now_));
     return result;
   }
 

@@ -16,5 +16,16 @@ def test_lines_show_the_losses_of_the_trace():
         assert abs(float(shown) - loss) < 6e-5, (step, shown, loss)
 
 
+def test_with_replicas_the_line_says_whose_loss_it_is():
+    result = support.train(2, "replicas", {"parallel.data": 2, "train.microbatches": 2})
+    assert len(re.findall(r"1f1b step \d/8 loss of replica 0 [0-9.]+ \d+ tokens/s", result.output)) == 8, result.output
+
+
+def test_an_emulated_run_shows_no_loss():
+    result = support.train(1, "emulated", {"emulate.enabled": True})
+    assert len(re.findall(r"1f1b step \d/8 \d+ tokens/s", result.output)) == 8, result.output
+
+
 if __name__ == "__main__":
-    support.main([test_lines_show_the_losses_of_the_trace])
+    tests = [test_lines_show_the_losses_of_the_trace, test_with_replicas_the_line_says_whose_loss_it_is]
+    support.main([*tests, test_an_emulated_run_shows_no_loss])

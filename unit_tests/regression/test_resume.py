@@ -1,6 +1,7 @@
 """Stopped and resumed equals never stopped: the same trace, bit for bit, time apart."""
 
 import signal
+from pathlib import Path
 
 import support
 
@@ -19,8 +20,8 @@ def whole(schedule, changes):
     support.train(4, f"{schedule}_whole", changes)
 
 
-def go_on(out, changes, **options):
-    return support.train(4, out, {**changes, "run.resume": "latest", **options.pop("also", {})}, **options)
+def go_on(out, changes, ranks=4, **options):
+    return support.train(ranks, out, {**changes, "run.resume": "latest", **options.pop("also", {})}, **options)
 
 
 def in_pieces(out, changes, most):
@@ -125,6 +126,27 @@ def test_broken_latest():
     assert support.read_trace("broken")["step"].tolist() == [1, 2, 3, 4]
 
 
+def files_of(out):
+    return {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in Path(out).rglob("*") if file.is_file()}
+
+
+def test_a_finished_run():
+    changes = {"run.steps": 4, "schedule.name": "paci", "checkpoint.interval": 2}
+    support.train(2, "finished", changes)
+    before = files_of("finished")
+    assert len(before) >= 4, before.keys()
+    for ranks in (1, 2):
+        result = go_on("finished", changes, ranks=ranks, also={"parallel.stages": 2})
+        support.assert_contains(result.output, "nothing to do: 4 of 4 updates are done")
+        assert files_of("finished") == before
+    # More updates are something to do; so is the summary of a run that was killed before it wrote one.
+    go_on("finished", changes, ranks=2, also={"run.steps": 5})
+    assert support.read_trace("finished")["step"].tolist() == [1, 2, 3, 4, 5]
+    Path("finished/summary.json").unlink()
+    go_on("finished", changes, ranks=2, also={"run.steps": 5})
+    assert support.summary("finished")["done"] and support.summary("finished")["steps"] == 5
+
+
 if __name__ == "__main__":
     tests = [test_flush, test_paci, test_from_a_file, test_a_file_of_another_run, test_other_ranks, test_hybrid]
-    support.main([*tests, test_broken_latest])
+    support.main([*tests, test_broken_latest, test_a_finished_run])

@@ -78,6 +78,34 @@ TEST(Restart, AnUpdateCoversAsManyMicrobatchesAsBefore) {
   EXPECT_THAT(restart_error({"parallel.data=3"}), HasSubstr("choose a parallel.data that divides 8"));
   for (const std::vector<std::string>& other : {std::vector<std::string>{"parallel.data=3"}, {"train.microbatches=4"}}) {
     EXPECT_THAT(check_restart(Deck(), with(other), CheckpointUse::evaluate), IsEmpty());
+    EXPECT_THAT(check_restart(Deck(), with(other), CheckpointUse::evaluate_next_batch), IsEmpty());
+  }
+}
+
+TEST(Restart, AnEvaluationComparesTheModelOnly) {
+  for (const char* setting :
+       {"schedule.name=1f1b", "schedule.partition=[4,4]", "precision.compute=bf16", "train.learning_rate=0.5",
+        "train.optimizer=muon", "run.steps=20", "model.dropout=0.5", "output.log_interval=1", "data.validation=b"}) {
+    for (const auto use : {CheckpointUse::evaluate, CheckpointUse::evaluate_next_batch}) {
+      EXPECT_THAT(check_restart(Deck(), with({setting}), use), IsEmpty()) << setting;
+    }
+  }
+  const std::string error = error_of([] {
+    check_restart(Deck(), with({"model.heads=2", "model.layers=9", "schedule.name=1f1b"}), CheckpointUse::evaluate);
+  });
+  EXPECT_THAT(error, HasSubstr("model.layers: 8 -> 9"));
+  EXPECT_THAT(error, HasSubstr("model.heads: 4 -> 2"));
+  EXPECT_THAT(error, HasSubstr("Evaluate with the stored values"));
+  EXPECT_THAT(error, Not(HasSubstr("schedule.name")));
+  EXPECT_THAT(error, Not(HasSubstr("run.resume")));
+}
+
+TEST(Restart, TheNextBatchNeedsThePlaceInTheTrainingData) {
+  for (const char* setting : {"run.seed=2", "train.sequence=8", "train.microbatch_size=3"}) {
+    EXPECT_THAT(check_restart(Deck(), with({setting}), CheckpointUse::evaluate), IsEmpty()) << setting;
+    EXPECT_THAT(error_of([&] { check_restart(Deck(), with({setting}), CheckpointUse::evaluate_next_batch); }),
+                HasSubstr("or the next batch"))
+        << setting;
   }
 }
 
