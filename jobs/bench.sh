@@ -13,7 +13,7 @@ set -euo pipefail
 out=runs/bench repeat=15 threads=1 core=0 decks=()
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) usage ;;
     --out) out=${2:?--out needs a folder}; shift 2 ;;
     --repeat) repeat=${2:?--repeat needs a number}; shift 2 ;;
     --threads) threads=${2:?--threads needs a number}; shift 2 ;;

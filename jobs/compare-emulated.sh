@@ -5,8 +5,8 @@
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
 
+only_folder runs/emulated "$@"
 cd "$root"
-out=${1:-runs/emulated}
 [ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
 stages=8
 for microbatches in 4 8 16; do

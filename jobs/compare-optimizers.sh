@@ -13,7 +13,7 @@ set -euo pipefail
 seeds=3 ratio=2.75 out=runs/optimizers processes=2
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) usage ;;
     --ratio) ratio=${2:?--ratio needs a number}; shift 2 ;;
     --out) out=${2:?--out needs a folder}; shift 2 ;;
     --processes) processes=${2:?--processes needs a number}; shift 2 ;;

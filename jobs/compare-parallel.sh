@@ -13,7 +13,7 @@ set -euo pipefail
 seeds=3 steps=250 out=runs/parallel table=
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) usage ;;
     --table) table=${2:?--table needs a folder}; shift 2 ;;
     --steps) steps=${2:?--steps needs a number}; shift 2 ;;
     --out) out=${2:?--out needs a folder}; shift 2 ;;

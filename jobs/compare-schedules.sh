@@ -13,10 +13,11 @@ set -euo pipefail
 
 cd "$root"
 case ${1:-} in
-  -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h | --help) usage ;;
   --table) exec /usr/bin/python3 jobs/table.py schedules "${2:?--table needs a folder}" ;;
   -*) die "unknown argument '$1'; see --help" ;;
 esac
+[ $# -le 1 ] || die "unknown argument '$2'; see --help"
 out=${1:-runs/schedules}
 [ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
 deck=inputs/studies/schedules.toml

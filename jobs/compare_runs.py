@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Compares a run under a flush schedule with one under PACI of the same deck: a table, table.json and loss.png.
 
 usage: compare_runs.py FLUSH PACI --out DIR      (output folders of two runs)

@@ -14,7 +14,7 @@ set -euo pipefail
 out=runs/gpu-check steps=20 device_mpi=
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) usage ;;
     --out) out=${2:?--out needs a folder}; shift 2 ;;
     --steps) steps=${2:?--steps needs a number}; shift 2 ;;
     --device-mpi) device_mpi=1; shift ;;

@@ -5,9 +5,11 @@
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
 
-cd "$root"
-out=${1:-runs/octopipe}
+case ${2:-5} in *[!0-9.]*) die "'$2' is no number of seconds; see --help" ;; esac
+[ $# -le 2 ] || die "unknown argument '$3'; see --help"
+only_folder runs/octopipe "${@:1:1}"
 seconds=${2:-5}
+cd "$root"
 [ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
 export OMP_NUM_THREADS=1 OMP_PROC_BIND=false
 mkdir -p "$out"

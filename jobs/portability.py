@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Performance portability of one deck over back ends: reads OUT/*.json (made by jobs/portability.sh), prints a table, writes
 OUT/table.json and OUT/portability.png.
 

@@ -14,7 +14,7 @@ set -euo pipefail
 out=runs/portability repeat=15 core=0 overrides=()
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) usage ;;
     --out) out=${2:?--out needs a folder}; shift 2 ;;
     --repeat) repeat=${2:?--repeat needs a number}; shift 2 ;;
     --core) core=${2:?--core needs a number}; shift 2 ;;

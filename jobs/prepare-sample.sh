@@ -13,7 +13,7 @@ force=no
 for argument in "$@"; do
   case $argument in
     --force) force=yes ;;
-    -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) usage ;;
     *) die "unknown argument '$argument'; known: --force" ;;
   esac
 done

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Report on runs: tables, pictures (PNG) and one HTML page with all of it inside.
 
 usage: jobs/report.py RUN... --out DIR [--loss L] [--details N]

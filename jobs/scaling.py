@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs minipipe simulate over a grid of sizes, prints a table, writes OUT/table.json and OUT/scaling.png.
 
 usage: MINIPIPE=... scaling.py OUT

@@ -5,8 +5,8 @@
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
 
+only_folder runs/scaling "$@"
 cd "$root"
-out=${1:-runs/scaling}
 [ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
 export OMP_NUM_THREADS=1 OMP_PROC_BIND=false
 mkdir -p "$out"

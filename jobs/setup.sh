@@ -18,7 +18,7 @@ for argument in "$@"; do
     --cuda) cuda=yes ;;
     --slurm) slurm=yes ;;
     --no-data) data=no ;;
-    -h | --help) sed -n '2,8p' "$0"; exit 0 ;;
+    -h | --help) usage ;;
     *) die "unknown argument '$argument'; known: --cuda, --slurm, --no-data" ;;
   esac
 done

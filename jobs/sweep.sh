@@ -14,7 +14,7 @@ set -euo pipefail
 run=yes deck='' out='' overrides=()
 for argument in "$@"; do
   case $argument in
-    -h | --help) sed -n '2,11p' "$0"; exit 0 ;;
+    -h | --help) usage ;;
     --report) run=no ;;
     -*) die "unknown argument '$argument'; see jobs/sweep.sh --help" ;;
     *=*) overrides+=("$argument") ;;

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Tables of the studies: reads the output folders of runs, prints a table, writes OUT/table.json.
 
 usage: table.py schedules OUT                                  (made by jobs/compare-schedules.sh)

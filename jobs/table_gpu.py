@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The table of jobs/gpu-check.sh, and table.json. Exit status 1 if something failed or differs more than it may.
 
 usage: table_gpu.py DIR --card NAME      (DIR holds runs/NAME/trace.h5 and bench-*.json)

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The table of jobs/validate-hybrid.sh: reads the folders of its runs, prints a table, writes OUT/table.json.
 
 usage: table_hybrid.py OUT [--strict]          OUT holds folders real-N and emulated-N, each with uniform and tuned

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The tables of jobs/compare-parallel.sh: reads the output folders of its runs, prints tables, writes OUT/table.json.
 
 usage: table_parallel.py OUT [--steps N]      OUT holds folders CASE-UPDATES-seedSEED; N: updates of the equal-updates runs

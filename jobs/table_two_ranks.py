@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The table of jobs/two-ranks.sh, and table.json.
 
 usage: table_two_ranks.py DIR      (with the folders NAME-M-ROUND)

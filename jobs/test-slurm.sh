@@ -13,6 +13,11 @@ set -uo pipefail
 . "$(dirname "$0")/lib/common.sh"
 . "$root/jobs/lib/slurm.sh"
 
+case ${1:-} in
+  "") ;;
+  -h | --help) usage ;;
+  *) die "unknown argument '$1'; see --help" ;;
+esac
 skip() { printf 'skipped: %s\n' "$*"; exit 77; }
 
 [ "$(id -u)" = 0 ] || skip "the daemons are started as root; run the test in a container"
@@ -25,6 +30,7 @@ work=$(mktemp -d /tmp/minipipe-slurm-XXXXXX)
 failed=0
 # shellcheck disable=SC2317
 cleanup() {
+  trap '' INT TERM # a second signal must not leave daemons behind
   stop_slurm
   cd /
   if [ $failed = 0 ]; then rm -rf "$work"; else printf 'logs are in %s\n' "$work"; fi

@@ -3,6 +3,8 @@
 #   jobs/test.sh [ctest arguments...]      for example: jobs/test.sh -L unit
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
+
+case ${1:-} in -h | --help) usage ;; esac
 "$root/jobs/setup.sh" --no-data
 load_setup
 configure_and_build release

@@ -12,7 +12,7 @@ set -euo pipefail
 rounds=3 microbatches=144 out=runs/two-ranks overrides=()
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) usage ;;
     --rounds) rounds=${2:?--rounds needs a number}; shift 2 ;;
     --microbatches) microbatches=${2:?--microbatches needs a number}; shift 2 ;;
     --out) out=${2:?--out needs a folder}; shift 2 ;;

@@ -10,7 +10,7 @@ check=no
 case ${1:-} in
   "") ;;
   --check) check=yes ;;
-  -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h | --help) usage ;;
   *) die "unknown argument '$1'; known: --check" ;;
 esac
 [ -f "$minipipe" ] && [ -x "$minipipe" ] || die "$minipipe is not a program: build it first (cmake --preset release && cmake --build --preset release), or set MINIPIPE"

@@ -19,7 +19,7 @@ deck=inputs/studies/hybrid.toml ranks=2 emulated="4 8" steps=100 time=10 out=run
 overrides=()
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) usage ;;
     --deck) deck=${2:?--deck needs a file}; shift 2 ;;
     --ranks) ranks=${2:?--ranks needs a number}; shift 2 ;;
     --emulated) emulated=${2?--emulated needs a list}; shift 2 ;;

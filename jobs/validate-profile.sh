@@ -13,7 +13,7 @@ deck=inputs/quickstart/quickstart.toml ranks=2 steps=120 out=runs/profile
 overrides=()
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) usage ;;
     --deck) deck=${2:?--deck needs a file}; shift 2 ;;
     --ranks) ranks=${2:?--ranks needs a number}; shift 2 ;;
     --steps) steps=${2:?--steps needs a number}; shift 2 ;;

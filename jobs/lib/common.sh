@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Shared by the scripts in jobs/: where things are, and how to say that something went wrong.
-# Sourced, not run. Sets: root (the checkout), cache (dependencies built from source), jobs_parallel.
+# Sourced, not run. Sets: root (the checkout), cache (dependencies built from source), jobs_parallel, minipipe (the program).
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cache=${MINIPIPE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/minipipe}
@@ -9,12 +9,30 @@ jobs_parallel=${MINIPIPE_JOBS:-$(nproc)}
 say() { printf '%s\n' "-- $*"; }
 die() { printf '%s\n' "error: $*" >&2; exit 1; }
 
+# Prints the comment at the head of the script, and ends it.
+usage() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"; exit 0; }
+
+# For scripts whose only argument is the folder of their results: sets out.
+only_folder() { # DEFAULT ARGUMENT...
+  out=$1
+  shift
+  case ${1:-} in
+    -h | --help) usage ;;
+    -*) die "unknown option '$1'; see --help" ;;
+  esac
+  [ $# -le 1 ] || die "unknown argument '$2'; see --help"
+  out=${1:-$out}
+}
+
 # Open MPI refuses to start as root unless told; containers and batch images commonly run as root.
 if [ "$(id -u)" = 0 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 
-# The environment jobs/setup.sh wrote: Kokkos_ROOT, KokkosKernels_ROOT.
+# After a first signal mpirun kills ranks that have not ended a second later: too soon for a checkpoint.
+export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-60}
+
+# The environment jobs/setup.sh wrote: MINIPIPE_KOKKOS_HOST, MINIPIPE_KOKKOS_CUDA, MINIPIPE_CUDA_ARCH.
 load_setup() {
   [ -f "$cache/setup.env" ] || die "no $cache/setup.env: run jobs/setup.sh first"
   # shellcheck disable=SC1091

@@ -1,6 +1,7 @@
 """The decks are legal, and README.md and docs/ say what the program says."""
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -100,5 +101,38 @@ def test_paths():
             assert not unreached, f"README.md does not lead to {unreached}"
 
 
+def test_scripts_help():
+    scripts = sorted((support.SOURCE / "jobs").glob("*.sh"))
+    assert scripts, "no scripts in jobs/"
+    empty = Path("help").resolve()
+    empty.mkdir(exist_ok=True)
+    for script in scripts:
+        for option in ("--help", "-h"):
+            done = subprocess.run([script, option], cwd=empty, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            assert done.returncode == 0, f"{script.name} {option}: status {done.returncode}, wanted 0\n{done.stdout}"
+            support.assert_contains(done.stdout, f"jobs/{script.name}")
+            comments = [line for line in done.stdout.splitlines() if line.startswith("#")]
+            assert not comments, f"{script.name} {option} prints comment signs: {comments}"
+        if script.name != "test.sh":  # whose arguments are those of ctest
+            done = subprocess.run([script, "--no-such-option"], cwd=empty, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            assert done.returncode == 1, f"{script.name} --no-such-option: status {done.returncode}, wanted 1\n{done.stdout}"
+            support.assert_contains(done.stdout, "--no-such-option")
+        left = [path.name for path in empty.iterdir()]
+        assert not left, f"{script.name} --help leaves {left}"
+
+
+def test_no_links_in_git():
+    if not (support.SOURCE / ".git").exists():
+        return  # an archive, not a checkout
+    told = subprocess.run(["git", "-c", f"safe.directory={support.SOURCE}", "-C", support.SOURCE, "ls-files", "-s"], text=True,
+                          check=True, stdout=subprocess.PIPE).stdout
+    assert told, "git knows no files"
+    links = [line for line in told.splitlines() if line.startswith("120000")]
+    assert not links, f"symbolic links under version control: {links}"
+
+
 if __name__ == "__main__":
-    support.main([test_decks, test_decks_say_what_each_key_is, test_deck_table, test_tensor_table, test_paths])
+    support.main([test_decks, test_decks_say_what_each_key_is, test_deck_table, test_tensor_table, test_paths, test_scripts_help,
+                  test_no_links_in_git])
