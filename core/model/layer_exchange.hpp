@@ -17,8 +17,8 @@ class LayerExchange {
   // another buffer. What is enqueued on the stage's instance may still use other layers' buffers.
   virtual void fetch(int layer, int next) = 0;
 
-  // The full weights of a layer as its holders have them, in the layout ReplicaLayout::full; for evaluation. Waits. Sharded: the
-  // target may be a gathered buffer, so what those have is of no more use.
+  // The full weights of a layer as its holders have them, in the layout ReplicaLayout::full; for evaluation. Waits. Sharded:
+  // the target may be a gathered buffer, so what those have is of no more use.
   virtual void assemble(int layer, const Vector<float>& target) = 0;
 
   // Sharded: returns when the layer's gradient buffer may be written again, and it is zero.
