@@ -38,16 +38,19 @@ void bias_gradient(const ExecutionSpace& space, Vector<Compute<T>> gradient, Con
   require_shape(extent(gradient, 0) == columns, "bias_gradient");
   for_column_groups(
       "minipipe::bias::gradient", space, columns, KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
+        // Before the branch, because nvcc captures nothing inside it.
+        const T* dy = output_gradient.data();
+        Compute<T>* target = gradient.data();
+        const std::int64_t height = rows, stride = columns;
         if constexpr (on_host) {
-          add_group_sums<Compute<T>, 1>(rows, first, width, GradientTerm<T>{output_gradient.data(), columns},
-                                        {gradient.data()});
+          add_group_sums<Compute<T>, 1>(height, first, width, GradientTerm<T>{dy, stride}, {target});
           return;
         }
-        const T* dy = output_gradient.data() + first;
         Compute<T> sums[column_group];
-        sum_rows(sums, rows, width, [=](const std::int64_t row, const std::int64_t j) { return dy[row * columns + j]; });
+        sum_rows(sums, height, width,
+                 [=](const std::int64_t row, const std::int64_t j) { return dy[row * stride + first + j]; });
         for (std::int64_t j = 0; j < width; ++j) {
-          gradient(first + j) += sums[j];
+          target[first + j] += sums[j];
         }
       });
 }

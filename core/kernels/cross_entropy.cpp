@@ -123,12 +123,13 @@ void cross_entropy_loss(const ExecutionSpace& space, Vector<Compute<T>> losses, 
       "minipipe::cross_entropy::loss", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         const T* x = row_pointer(logits, row);
         const std::int32_t target = targets(row);
+        const std::int64_t width = columns;  // before the branch, because nvcc captures nothing inside it
         C loss = 0;
         if (target >= 0) {
           if constexpr (on_host) {
-            loss = host_loss(x, columns, target);
+            loss = host_loss(x, width, target);
           } else {
-            loss = team_loss(member, x, columns, target);
+            loss = team_loss(member, x, width, target);
           }
         }
         row_for(member, 1, [=](const std::int64_t) { losses(row) = loss; });
@@ -145,13 +146,15 @@ void cross_entropy_gradient(const ExecutionSpace& space, Vector<Compute<T>> loss
       "minipipe::cross_entropy::gradient", space, rows, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         T* x = row_pointer(logits, row);
         const std::int32_t target = targets(row);
+        const std::int64_t width = columns;  // before the branch, because nvcc captures nothing inside it
+        const C factor = scale;
         C loss = 0;
         if (target < 0) {
-          row_for(member, columns, [=](const std::int64_t c) { x[c] = 0; });
+          row_for(member, width, [=](const std::int64_t c) { x[c] = 0; });
         } else if constexpr (on_host) {
-          loss = host_gradient(x, columns, target, scale);
+          loss = host_gradient(x, width, target, factor);
         } else {
-          loss = team_gradient(member, x, columns, target, scale);
+          loss = team_gradient(member, x, width, target, factor);
         }
         row_for(member, 1, [=](const std::int64_t) { losses(row) = loss; });
       });

@@ -6,8 +6,15 @@
 // Factors of dropout, many at a time: the words of philox() for 32 counters in a row, formed side by side on the host.
 namespace minipipe::core {
 
+#if defined(__CUDACC__)
+inline constexpr bool host_packs = false;
+#else
+inline constexpr bool host_packs = on_host;
+#endif
 inline constexpr int philox_block = 128;  // words of 32 counters
 
+// (nvcc loses the type of arrays of such vectors, and needs none of this: its kernels run elsewhere.)
+#if !defined(__CUDACC__)
 class PhiloxPacks {
  public:
   using Bits = PackTypes<float>::Bits;
@@ -67,12 +74,14 @@ class PhiloxPacks {
   std::uint64_t high_;
   std::uint64_t keys_[rounds][2];
 };
+#endif
 
 // body(lanes, i, factors) covers all i < count, independent of each other; the factors are those of `mask`.
 template <class C, class Body>
 void for_dropped(const std::string& label, const ExecutionSpace& space, std::int64_t count, const DropoutMask<C>& mask,
                  const Body& body) {
-  if constexpr (on_host && std::is_same_v<C, float>) {
+#if !defined(__CUDACC__)
+  if constexpr (host_packs && std::is_same_v<C, float>) {
     constexpr std::int64_t block = 4096;
     const PhiloxPacks philox(mask.seed, mask.place);
     Kokkos::parallel_for(label, RowRange(space, 0, (count + block - 1) / block), [=](std::int64_t b) {
@@ -95,7 +104,10 @@ void for_dropped(const std::string& label, const ExecutionSpace& space, std::int
         }
       }
     });
-  } else {
+    return;
+  }
+#endif
+  if constexpr (!(host_packs && std::is_same_v<C, float>)) {
     for_elements(
         label, space, (count + 3) / 4, KOKKOS_LAMBDA(const std::int64_t group) {
           C factors[4];

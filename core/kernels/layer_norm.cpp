@@ -196,25 +196,27 @@ void layer_norm_backward_parameters(const ExecutionSpace& space, Vector<Compute<
   for_column_groups(
       "minipipe::layer_norm::backward_parameters", space, columns,
       KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
+        // Before the branch, because nvcc captures nothing inside it.
+        const ParameterTerm<T> term{output_gradient.data(), input.data(), mean.data(), rstd.data(), columns};
+        C *const gamma_target = gamma_gradient.data(), *const beta_target = beta_gradient.data();
+        const std::int64_t height = rows;
         if constexpr (on_host) {
-          add_group_sums<C, 2>(rows, first, width,
-                               ParameterTerm<T>{output_gradient.data(), input.data(), mean.data(), rstd.data(), columns},
-                               {gamma_gradient.data(), beta_gradient.data()});
+          add_group_sums<C, 2>(height, first, width, term, {gamma_target, beta_target});
           return;
         }
         const T* x = input.data() + first;
         const T* dy = output_gradient.data() + first;
         C sums[column_group];
-        sum_rows(sums, rows, width, [=](const std::int64_t row, const std::int64_t j) {
+        sum_rows(sums, height, width, [=](const std::int64_t row, const std::int64_t j) {
           return dy[row * columns + j] * ((x[row * columns + j] - mean(row)) * rstd(row));
         });
         for (std::int64_t j = 0; j < width; ++j) {
-          gamma_gradient(first + j) += sums[j];
+          gamma_target[first + j] += sums[j];
         }
-        sum_rows(sums, rows, width,
+        sum_rows(sums, height, width,
                  [=](const std::int64_t row, const std::int64_t j) { return static_cast<C>(dy[row * columns + j]); });
         for (std::int64_t j = 0; j < width; ++j) {
-          beta_gradient(first + j) += sums[j];
+          beta_target[first + j] += sums[j];
         }
       });
 }

@@ -95,16 +95,26 @@ inline Pack<float> at_most(Pack<float> bound, Pack<float> x) {
 }
 inline Pack<double> at_least(Pack<double> bound, Pack<double> x) { return bound > x ? bound : x; }
 
+// The value in all lanes. (Written out in place, or as a lambda, this makes nvcc 13 crash.)
+template <class V>
+inline V all(float value) {
+  return V{} + value;
+}
+template <>
+KOKKOS_INLINE_FUNCTION float all<float>(float value) {
+  return value;
+}
+
 // 2^x for x clamped to [-125, 125]: n the nearest integer, a polynomial in x - n (minimax, relative error 2e-9, 1 at 0), and n
 // added to its exponent. The relative error is below 2e-7. Not a number stays not a number.
 inline constexpr float exp2_rounder = 12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
-#define MINIPIPE_EXP2_FRACTION(V, p, r)                                               \
-  V p = multiply_add(V{} + 0.00015353361959569156F, r, V{} + 0.0013398873852565885F); \
-  p = multiply_add(p, r, V{} + 0.00961843691766262F);                                 \
-  p = multiply_add(p, r, V{} + 0.055503323674201965F);                                \
-  p = multiply_add(p, r, V{} + 0.24022647738456726F);                                 \
-  p = multiply_add(p, r, V{} + 0.6931471824645996F);                                  \
-  p = multiply_add(p, r, V{} + 1.0F)
+#define MINIPIPE_EXP2_FRACTION(V, p, r)                                                   \
+  V p = multiply_add(all<V>(0.00015353361959569156F), r, all<V>(0.0013398873852565885F)); \
+  p = multiply_add(p, r, all<V>(0.00961843691766262F));                                   \
+  p = multiply_add(p, r, all<V>(0.055503323674201965F));                                  \
+  p = multiply_add(p, r, all<V>(0.24022647738456726F));                                   \
+  p = multiply_add(p, r, all<V>(0.6931471824645996F));                                    \
+  p = multiply_add(p, r, all<V>(1.0F))
 
 KOKKOS_INLINE_FUNCTION float power_of_two(float x) {
   x = at_most(125.0F, at_least(-125.0F, x));
@@ -126,7 +136,7 @@ KOKKOS_INLINE_FUNCTION float power_of_two(float x) {
 KOKKOS_INLINE_FUNCTION double power_of_two(double x) { return ::exp2(x); }
 inline Pack<float> power_of_two(Pack<float> x) {
   using Bits = PackTypes<float>::Bits;
-  x = at_most(Pack<float>{} + 125.0F, at_least(Pack<float>{} - 125.0F, x));
+  x = at_most(all<Pack<float>>(125.0F), at_least(all<Pack<float>>(-125.0F), x));
   const Pack<float> shifted = x + exp2_rounder;
   const Pack<float> r = x - (shifted - exp2_rounder);
   MINIPIPE_EXP2_FRACTION(Pack<float>, p, r);
@@ -142,18 +152,17 @@ inline Pack<double> power_of_two(Pack<double> x) {
 // float has, so that the relative error stays below 2e-7 for all x. Not a number stays not a number.
 inline Pack<float> exponential(Pack<float> x) {
   using Bits = PackTypes<float>::Bits;
-  const auto all = [](float value) { return Pack<float>{} + value; };
-  x = at_least(all(-86.6F), x);
-  const Pack<float> shifted = multiply_add(x, all(1.44269504F), all(exp2_rounder));
+  x = at_least(all<Pack<float>>(-86.6F), x);
+  const Pack<float> shifted = multiply_add(x, all<Pack<float>>(1.44269504F), all<Pack<float>>(exp2_rounder));
   const Pack<float> n = shifted - exp2_rounder;
   // 10 bits of ln 2: their product with n is exact.
-  const Pack<float> r = multiply_add(n, all(2.12194440e-4F), multiply_add(n, all(-0.693359375F), x));
-  Pack<float> p = multiply_add(all(0.0013843653723597527F), r, all(0.008374154567718506F));
-  p = multiply_add(p, r, all(0.04166800156235695F));
-  p = multiply_add(p, r, all(0.16666430234909058F));
-  p = multiply_add(p, r, all(0.4999999403953552F));
-  p = multiply_add(p, r, all(1.0F));
-  p = multiply_add(p, r, all(1.0F));
+  const Pack<float> r = multiply_add(n, all<Pack<float>>(2.12194440e-4F), multiply_add(n, all<Pack<float>>(-0.693359375F), x));
+  Pack<float> p = multiply_add(all<Pack<float>>(0.0013843653723597527F), r, all<Pack<float>>(0.008374154567718506F));
+  p = multiply_add(p, r, all<Pack<float>>(0.04166800156235695F));
+  p = multiply_add(p, r, all<Pack<float>>(0.16666430234909058F));
+  p = multiply_add(p, r, all<Pack<float>>(0.4999999403953552F));
+  p = multiply_add(p, r, all<Pack<float>>(1.0F));
+  p = multiply_add(p, r, all<Pack<float>>(1.0F));
   return (Pack<float>)((Bits)p + ((Bits)shifted << 23));
 }
 inline Pack<double> exponential(Pack<double> x) {

@@ -160,19 +160,22 @@ void rms_norm_backward_parameters(const ExecutionSpace& space, Vector<Compute<T>
   for_column_groups(
       "minipipe::rms_norm::backward_parameters", space, columns,
       KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
+        // Before the branch, because nvcc captures nothing inside it.
+        const ParameterTerm<T> term{output_gradient.data(), input.data(), rstd.data(), columns};
+        C* const target = gamma_gradient.data();
+        const std::int64_t height = rows;
         if constexpr (on_host) {
-          add_group_sums<C, 1>(rows, first, width, ParameterTerm<T>{output_gradient.data(), input.data(), rstd.data(), columns},
-                               {gamma_gradient.data()});
+          add_group_sums<C, 1>(height, first, width, term, {target});
           return;
         }
         const T* x = input.data() + first;
         const T* dy = output_gradient.data() + first;
         C sums[column_group];
-        sum_rows(sums, rows, width, [=](const std::int64_t row, const std::int64_t j) {
+        sum_rows(sums, height, width, [=](const std::int64_t row, const std::int64_t j) {
           return dy[row * columns + j] * (x[row * columns + j] * rstd(row));
         });
         for (std::int64_t j = 0; j < width; ++j) {
-          gamma_gradient(first + j) += sums[j];
+          target[first + j] += sums[j];
         }
       });
 }
