@@ -62,7 +62,7 @@ run_case() { # CASE N FOLDER OVERRIDE...
 for n in "$ranks" $emulated; do
   case=emulated
   [ "$n" != "$ranks" ] || [ -n "${real:-}" ] || case=real
-  real=done
+  real="done"
   folder=$out/$case-$n
   mkdir -p "$folder"
   mine=("${overrides[@]}" "train.microbatches=$((2 * n))")
