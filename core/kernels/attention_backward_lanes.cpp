@@ -47,9 +47,9 @@ template <int Stride, int Vectors>
 [[gnu::always_inline]] inline void store_block(float* c, const float* a, const float* b, int depth) {
   Lanes sums[score_rows][Vectors] = {};
   add_products<Stride, 1, tile>(sums, a, b, depth);
-  MINIPIPE_UNROLL
+  MINIPIPE_UNROLL(32)
   for (int r = 0; r < score_rows; ++r) {
-    MINIPIPE_UNROLL
+    MINIPIPE_UNROLL(32)
     for (int v = 0; v < Vectors; ++v) {
       store_lanes(c + r * tile + v * lane_count, sums[r][v]);
     }

@@ -38,9 +38,9 @@ template <int Stride, int Vectors, bool Diagonal>
 void score_block(float* s, const float* k, const float* q, int depth, int offset, Lanes* largest) {
   Lanes sums[score_rows][Vectors] = {};
   add_products<Stride, 1, query_lanes>(sums, k, q, depth);
-  MINIPIPE_UNROLL
+  MINIPIPE_UNROLL(32)
   for (int v = 0; v < Vectors; ++v) {
-    MINIPIPE_UNROLL
+    MINIPIPE_UNROLL(32)
     for (int r = 0; r < score_rows; ++r) {
       Lanes score = sums[r][v];
       if constexpr (Diagonal) {

@@ -14,15 +14,15 @@ template <int RowStride, int StepStride, int Stride, int Rows, int Vectors>
 [[gnu::always_inline]] inline void add_products(Lanes (&sums)[Rows][Vectors], const float* a, const float* b, int count) {
   for (int k = 0; k < count; ++k) {
     Lanes right[Vectors];
-    MINIPIPE_UNROLL
+    MINIPIPE_UNROLL(32)
     for (int v = 0; v < Vectors; ++v) {
       right[v] = load_lanes(b + v * lane_count);
       keep_in_register(right[v]);
     }
-    MINIPIPE_UNROLL
+    MINIPIPE_UNROLL(32)
     for (int r = 0; r < Rows; ++r) {
       const Lanes left = all_lanes(a[r * RowStride]);
-      MINIPIPE_UNROLL
+      MINIPIPE_UNROLL(32)
       for (int v = 0; v < Vectors; ++v) {
         sums[r][v] = multiply_add(left, right[v], sums[r][v]);
       }
@@ -65,9 +65,9 @@ template <int Stride, int RowStride, int StepStride, class First, class Last, cl
       float* target = c + i * Stride + column;
       Lanes sums[Block::rows][Block::vectors] = {};
       if (accumulate) {
-        MINIPIPE_UNROLL
+        MINIPIPE_UNROLL(32)
         for (int r = 0; r < Block::rows; ++r) {
-          MINIPIPE_UNROLL
+          MINIPIPE_UNROLL(32)
           for (int v = 0; v < Block::vectors; ++v) {
             sums[r][v] = factor(i + r) * load_lanes(target + r * Stride + v * lane_count);
           }
@@ -76,9 +76,9 @@ template <int Stride, int RowStride, int StepStride, class First, class Last, cl
       const int begin = first(i);
       add_products<RowStride, StepStride, Stride>(sums, a + i * RowStride + begin * StepStride, b + begin * Stride + column,
                                                   last(i) - begin);
-      MINIPIPE_UNROLL
+      MINIPIPE_UNROLL(32)
       for (int r = 0; r < Block::rows; ++r) {
-        MINIPIPE_UNROLL
+        MINIPIPE_UNROLL(32)
         for (int v = 0; v < Block::vectors; ++v) {
           store_lanes(target + r * Stride + v * lane_count, sums[r][v]);
         }
@@ -103,7 +103,7 @@ void pack_rows(float* tile, int padded_rows, const T* source, std::int64_t strid
   for (int i = 0; i < rows; ++i) {
     prefetch_row(source + (i + prefetch_rows) * stride, depth);
     if (depth == Stride) {
-      MINIPIPE_UNROLL
+      MINIPIPE_UNROLL(32)
       for (int d = 0; d < Stride; d += lane_count) {
         store_lanes(tile + i * Stride + d, factors * load_lanes(source + i * stride + d));
       }
@@ -129,7 +129,7 @@ void pack_transposed(float* tile, const T* source, std::int64_t stride, int rows
     for (int d = 0; d < depth; d += lane_count) {
       Lanes block[lane_count];
       if (i + lane_count <= rows && d + lane_count <= depth) {
-        MINIPIPE_UNROLL
+        MINIPIPE_UNROLL(32)
         for (int r = 0; r < lane_count; ++r) {
           block[r] = factors * load_lanes(source + (i + r) * stride + d);
         }
@@ -140,7 +140,7 @@ void pack_transposed(float* tile, const T* source, std::int64_t stride, int rows
       }
       transpose(block);
       if (d + lane_count <= depth) {
-        MINIPIPE_UNROLL
+        MINIPIPE_UNROLL(32)
         for (int r = 0; r < lane_count; ++r) {
           store_lanes(tile + (d + r) * Width + i, block[r]);
         }

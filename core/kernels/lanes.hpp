@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/kernels/unroll.hpp"
 #include "core/types/bf16.hpp"
 
 #if defined(__AVX512F__) && !defined(__CUDACC__)
@@ -12,13 +13,6 @@
 #elif defined(__AVX2__) && defined(__FMA__) && !defined(__CUDACC__)
 #include <immintrin.h>
 #define MINIPIPE_LANES_AVX2
-#endif
-
-// Before a loop with a constant count: all of it is written out, so that arrays in it become registers.
-#if defined(__CUDACC__)
-#define MINIPIPE_UNROLL
-#else
-#define MINIPIPE_UNROLL _Pragma("GCC unroll 32")
 #endif
 
 // Floats that fill a vector register of the host, for inner loops that must keep their sums in registers. Written with the
@@ -182,7 +176,7 @@ void exchange_blocks(Lanes& a, Lanes& b, std::integer_sequence<int, L...>) {
 
 template <int Half>
 [[gnu::always_inline]] inline void transpose_blocks(Lanes (&rows)[lane_count]) {
-  MINIPIPE_UNROLL
+  MINIPIPE_UNROLL(32)
   for (int i = 0; i < lane_count; ++i) {
     if ((i & Half) == 0) {
       exchange_blocks<Half>(rows[i], rows[i + Half], std::make_integer_sequence<int, lane_count>());

@@ -110,12 +110,7 @@ void layer_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Compu
       host_forward<count.value, T>(columns, row_pointer(out, row), row_pointer(input, row), mean.data() + row,
                                    rstd.data() + row, gamma.data(), beta.data(), epsilon);
     };
-    // Short rows: more of them.
-    if (columns <= 256) {
-      for_row_groups<16>("minipipe::layer_norm::forward", space, rows, run);
-    } else {
-      for_row_groups<4>("minipipe::layer_norm::forward", space, rows, run);
-    }
+    for_row_groups("minipipe::layer_norm::forward", space, rows, columns, run);
     return;
   }
   for_rows(

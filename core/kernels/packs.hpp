@@ -4,6 +4,7 @@
 
 #include "core/kernels/loops.hpp"
 #include "core/kernels/math.hpp"
+#include "core/kernels/unroll.hpp"
 
 #if defined(__FMA__) && !defined(__CUDACC__) && !defined(__HIPCC__)
 #include <immintrin.h>
@@ -21,14 +22,6 @@ namespace minipipe::core {
 // Elements of a pack: on every machine the same, so that sums are formed in the same order.
 template <class C>
 inline constexpr int pack_size = 64 / sizeof(C);
-
-// Before a loop of a fixed length. (nvcc knows no such pragma and needs none: these loops are the host's.)
-#if defined(__CUDACC__) || !defined(__GNUC__)
-#define MINIPIPE_UNROLL(count)
-#else
-#define MINIPIPE_PRAGMA(text) _Pragma(#text)
-#define MINIPIPE_UNROLL(count) MINIPIPE_PRAGMA(GCC unroll count)
-#endif
 
 template <class C>
 struct PackTypes;
@@ -361,6 +354,18 @@ void for_row_groups(const std::string& label, const ExecutionSpace& space, std::
     }
   });
 }
+
+// The same with as many rows as fill it: short rows are more at a time.
+template <class Body>
+void for_row_groups(const std::string& label, const ExecutionSpace& space, std::int64_t rows, std::int64_t columns,
+                    const Body& body) {
+  if (columns <= 256) {
+    for_row_groups<16>(label, space, rows, body);
+  } else {
+    for_row_groups<4>(label, space, rows, body);
+  }
+}
+
 // Adds to targets[s][c] the sums over the rows of what term(lanes, row, c, sums) adds to sums[s]: in blocks of rows, to keep
 // rounding errors of long sums small.
 template <class C, int Sums, int Packs, class Lanes, class Term>

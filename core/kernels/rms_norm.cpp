@@ -86,12 +86,7 @@ void rms_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Compute
       host_forward<count.value, T>(columns, row_pointer(out, row), row_pointer(input, row), rstd.data() + row, gamma.data(),
                                    epsilon);
     };
-    // Short rows: more of them.
-    if (columns <= 256) {
-      for_row_groups<16>("minipipe::rms_norm::forward", space, rows, run);
-    } else {
-      for_row_groups<4>("minipipe::rms_norm::forward", space, rows, run);
-    }
+    for_row_groups("minipipe::rms_norm::forward", space, rows, columns, run);
     return;
   }
   for_rows(
