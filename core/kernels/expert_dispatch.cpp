@@ -135,9 +135,14 @@ void plan_experts(const ExecutionSpace& space, const ExpertPlan& plan, Vector<st
 
 void read_offsets(const ExecutionSpace& space, std::vector<std::int32_t>& host, ConstVector<std::int32_t> offsets) {
   host.resize(offsets.extent(0));
-  const Kokkos::View<std::int32_t*, Kokkos::LayoutRight, Kokkos::HostSpace, Unmanaged> target(host.data(), host.size());
-  Kokkos::deep_copy(space, target, offsets);
-  fence(space, "before the host reads the offsets of the experts, because the copy is asynchronous");
+  if constexpr (on_host) {
+    fence(space, "before the host reads the offsets of the experts, because kernels write them");
+    std::copy_n(offsets.data(), host.size(), host.begin());
+  } else {
+    const Kokkos::View<std::int32_t*, Kokkos::LayoutRight, HostSpace, Unmanaged> target(host.data(), host.size());
+    Kokkos::deep_copy(space, target, offsets);
+    fence(space, "before the host reads the offsets of the experts, because the copy is asynchronous");
+  }
 }
 
 template <class T>

@@ -15,8 +15,8 @@ inline Deck tiny_deck(const std::string& family) {
   deck.model.context = 8;
   if (family == "llama") deck.model.kv_heads = 1;
   if (family == "hybrid") {
-    deck.model.pattern = "M*-";
-    deck.model.layers = 3;
+    deck.model.pattern = "M*-#";
+    deck.model.layers = 4;
   }
   deck.train.sequence = 8;
   deck.train.microbatch_size = 2;
