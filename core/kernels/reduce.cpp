@@ -100,28 +100,6 @@ void sum_of_squares(const ExecutionSpace& space, Vector<double> result, ConstVec
 }
 
 template <class T>
-void sum_of_squares(const ExecutionSpace& space, Vector<double> result, ConstVector<T> values, std::int64_t rows,
-                    std::int64_t columns, std::int64_t stride, Vector<double> workspace, bool accumulate) {
-  const std::int64_t count = rows * columns;
-  const std::int64_t blocks = sum_workspace(count);
-  const char* const label = "minipipe::reduce::strided_sum_of_squares";
-  require_shape(count == 0 || (rows - 1) * stride + columns <= extent(values, 0), label);
-  require_shape(extent(result, 0) >= 1 && extent(workspace, 0) >= blocks, label);
-  const T* v = values.data();
-  for_rows(
-      label, space, blocks, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t block) {
-        const std::int64_t first = block * block_size;
-        const double total =
-            row_sum<double>(member, count - first < block_size ? count - first : block_size, [=](const std::int64_t i) {
-              const double value = v[(first + i) / columns * stride + (first + i) % columns];
-              return value * value;
-            });
-        row_for(member, 1, [=](const std::int64_t) { workspace(block) = total; });
-      });
-  add_blocks(space, result, workspace, blocks, accumulate);
-}
-
-template <class T>
 void sums_of_squares(const ExecutionSpace& space, Vector<double> results, std::span<const Rectangle<T>> rectangles,
                      Vector<double> workspace) {
   static_assert(piece_block == block_size, "blocks are those of sum_of_squares");
@@ -147,11 +125,9 @@ double read_scalar(const ExecutionSpace& space, ConstVector<double> result) {
   return value;
 }
 
-#define MINIPIPE_INSTANTIATE(T)                                                                                      \
-  template void sum<T>(const ExecutionSpace&, Vector<double>, ConstVector<T>, Vector<double>, bool);                 \
-  template void sum_of_squares<T>(const ExecutionSpace&, Vector<double>, ConstVector<T>, Vector<double>, bool);      \
-  template void sum_of_squares<T>(const ExecutionSpace&, Vector<double>, ConstVector<T>, std::int64_t, std::int64_t, \
-                                  std::int64_t, Vector<double>, bool);                                               \
+#define MINIPIPE_INSTANTIATE(T)                                                                                 \
+  template void sum<T>(const ExecutionSpace&, Vector<double>, ConstVector<T>, Vector<double>, bool);            \
+  template void sum_of_squares<T>(const ExecutionSpace&, Vector<double>, ConstVector<T>, Vector<double>, bool); \
   template void sums_of_squares<T>(const ExecutionSpace&, Vector<double>, std::span<const Rectangle<T>>, Vector<double>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)

@@ -17,12 +17,6 @@ template <class T>
 void sum_of_squares(const ExecutionSpace& space, Vector<double> result, ConstVector<T> values, Vector<double> workspace,
                     bool accumulate);
 
-// The same of a rectangle: `rows` runs of `columns` values whose starts are `stride` apart. The result is, to the last bit,
-// that of the same values one behind the other.
-template <class T>
-void sum_of_squares(const ExecutionSpace& space, Vector<double> result, ConstVector<T> values, std::int64_t rows,
-                    std::int64_t columns, std::int64_t stride, Vector<double> workspace, bool accumulate);
-
 // `rows` runs of `columns` values whose starts are `stride` apart.
 template <class T>
 struct Rectangle {
@@ -32,8 +26,8 @@ struct Rectangle {
   std::int64_t stride = 0;  // of no meaning for one row
 };
 
-// results(p) = sum of the squares of rectangle p, to the last bit that of sum_of_squares, in a few launches for all of them.
-// `workspace` holds at least the sum of sum_workspace(size) over the rectangles.
+// results(p) = sum of the squares of rectangle p, to the last bit the sum_of_squares of the same values one behind the other,
+// in a few launches for all of them. `workspace` holds at least the sum of sum_workspace(size) over the rectangles.
 template <class T>
 void sums_of_squares(const ExecutionSpace& space, Vector<double> results, std::span<const Rectangle<T>> rectangles,
                      Vector<double> workspace);

@@ -198,8 +198,9 @@ TEST_P(Stores, CountEveryGradientOnceInNorms) {
     for (const SquarePart& part : store.owned_squares()) {
       EXPECT_GE(part.global_index, last);
       last = part.global_index;
-      const ConstVector<float> values = slice<float>(part.array, part.piece.offset, part.array.size() - part.piece.offset);
-      sum_of_squares<float>(space, result, values, part.piece.rows, part.piece.columns, part.piece.stride, workspace, false);
+      const Rectangle<float> values[] = {
+          {part.array.data() + part.piece.offset, part.piece.rows, part.piece.columns, part.piece.stride}};
+      sums_of_squares<float>(space, result, values, workspace);
       sums[part.global_index] += read_scalar(space, result);
     }
   }
