@@ -25,8 +25,8 @@ class PhiloxPacks {
     for (int round = 0; round < rounds; ++round) {
       keys_[round][0] = first;
       keys_[round][1] = second;
-      first += 0x9E3779B9U;
-      second += 0xBB67AE85U;
+      first += PHILOX_W32_0;
+      second += PHILOX_W32_1;
     }
   }
 
@@ -43,7 +43,7 @@ class PhiloxPacks {
     MINIPIPE_UNROLL(10)
     for (int round = 0; round < rounds; ++round) {
       for (int s = 0; s < chains; ++s) {
-        const Wide even = product(c0[s], 0xD2511F53U), odd = product(c2[s], 0xCD9E8D57U);
+        const Wide even = product(c0[s], PHILOX_M4x32_0), odd = product(c2[s], PHILOX_M4x32_1);
         c0[s] = odd >> 32 ^ c1[s] ^ keys_[round][0];
         c1[s] = odd;
         c2[s] = even >> 32 ^ c3[s] ^ keys_[round][1];
