@@ -58,6 +58,13 @@ Vector<Value> values_in(const Vector<Wide>& memory, std::size_t offset, std::int
   return Vector<Value>(reinterpret_cast<Value*>(memory.data() + offset), static_cast<std::size_t>(count));
 }
 
+// `count` rows of a matrix from `first` on.
+template <class T>
+Matrix<T> rows_of(const Matrix<T>& matrix, std::int64_t first, std::int64_t count) {
+  const auto columns = static_cast<std::int64_t>(matrix.extent(1));
+  return slice_matrix(flatten(matrix), first * columns, count, columns);
+}
+
 // The three memories in a pass of one microbatch.
 template <class T>
 struct BlockMemory {

@@ -36,8 +36,7 @@ struct ExpertArrays {
 
   // `count` slots from `first` on; all of them, with or without a row.
   Matrix<T> slots(Place place, int columns, std::int64_t first, std::int64_t count) const {
-    return Matrix<T>(matrix_in<T>(memory.of(place), place.offset, pairs, columns).data() + first * columns,
-                     static_cast<std::size_t>(count), static_cast<std::size_t>(columns));
+    return rows_of(matrix_in<T>(memory.of(place), place.offset, pairs, columns), first, count);
   }
   Matrix<T> slots(Place place, int columns) const { return slots(place, columns, 0, pairs); }
 };

@@ -9,12 +9,6 @@ namespace minipipe::core {
 
 namespace {
 
-template <class T>
-Matrix<T> rows_of(const Matrix<T>& matrix, int first, int count) {
-  return Matrix<T>(matrix.data() + static_cast<std::size_t>(first) * matrix.extent(1), static_cast<std::size_t>(count),
-                   matrix.extent(1));
-}
-
 // body(first, count) for each chunk of rows, in ascending order.
 template <class Body>
 void for_chunks(int rows, const Body& body) {

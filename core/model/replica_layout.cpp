@@ -157,8 +157,7 @@ LinearRange Bucket::shard(int replica) const {
 }
 
 std::int64_t Bucket::shard_begin(int holder) const {
-  const std::int64_t lines = (floats + 15) / 16;
-  return std::min(floats, 16 * (lines * holder / static_cast<std::int64_t>(holders.size())));
+  return part_begin(floats, holder, static_cast<std::int64_t>(holders.size()));
 }
 
 ReplicaLayout::ReplicaLayout(const ModelConfig& model, const StageLayers& stage, const ReplicaOptions& given)

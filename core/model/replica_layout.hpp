@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -25,6 +26,11 @@ struct LinearRange {
 
   std::int64_t floats() const { return end - begin; }
 };
+
+// Where part number `part` of `parts` begins: as even as multiples of 16 floats allow.
+inline std::int64_t part_begin(std::int64_t floats, std::int64_t part, std::int64_t parts) {
+  return std::min(floats, 16 * ((floats + 15) / 16 * part / parts));
+}
 
 // Parameters that the same replicas hold and that travel together. Its elements have one linear order on all replicas.
 struct Bucket {

@@ -22,9 +22,9 @@ BlockLayout empty_layout(Precision precision) {
 }
 
 // A sharded tied head cannot compute them again: it never has its norm and its matrix at the same time.
-HeadLogits head_logits(const KokkosStageOptions& options) {
+HeadLogits head_logits(const KokkosStageOptions& options, bool whole) {
   const bool apart = options.model.tied && options.layers.embedding && options.replication.sharded();
-  return options.recompute == Recompute::block && !options.split_backward && !apart ? HeadLogits::again : HeadLogits::kept;
+  return whole && !apart ? HeadLogits::again : HeadLogits::kept;
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ StageLayout::StageLayout(const KokkosStageOptions& options)
     next_layer();
   }
   if (layers.head) {
-    head = head_activations(layout, model, shape, head_logits(options));
+    head = head_activations(layout, model, shape, head_logits(options, whole_blocks));
     head_gradient = core::head_gradient(layout, model, shape);
   }
   next_layer();

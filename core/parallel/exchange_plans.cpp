@@ -56,8 +56,8 @@ struct Builder {
       return plan;
     }
     const auto begin = [&](int h, int of_part) {
-      const std::int64_t first = bucket.shard_begin(h), end = bucket.shard_end(h), lines = (end - first + 15) / 16;
-      return std::min(end, first + 16 * (lines * of_part / parts));
+      const std::int64_t first = bucket.shard_begin(h);
+      return first + part_begin(bucket.shard_end(h) - first, of_part, parts);
     };
     for (int h = 0; h <= peers; ++h) {
       plan.parts.push_back(make_part(source, begin(h, part), begin(h, part + 1), plan.slot_floats));
