@@ -22,7 +22,7 @@ BlockTensors<T> block_tensors(TensorCursor<T>& next, const ModelConfig& model, c
   if (there.attention) tensors.attention = attention_tensors<T>(next);
   if (there.mlp) tensors.mlp = mlp_tensors<T>(next);
   if (there.experts) tensors.experts = experts_tensors<T>(next, model);
-  if (there.state_space) tensors.state_space = state_space_tensors<T>(next, model);
+  if (there.state_space) tensors.state_space = state_space_tensors<T>(next);
   return tensors;
 }
 

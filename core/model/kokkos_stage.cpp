@@ -66,7 +66,6 @@ KokkosStage::Implementation::Implementation(const KokkosStageOptions& given, Bat
       rotary("minipipe::model::rotary", layout.rotary),
       token_losses("minipipe::model::token_losses", layout.token_losses),
       losses(layout.loss_capacity),
-      square_parts(store.owned_squares()),
       sum_workspace("minipipe::model::sum_workspace", layout.sum_workspace),
       squares("minipipe::model::gradient_squares", layout.squares),
       host_squares(Kokkos::create_mirror_view(squares)),
@@ -76,8 +75,9 @@ KokkosStage::Implementation::Implementation(const KokkosStageOptions& given, Bat
               .seed = options.seed,
               // As the loss of a microbatch, of which the update's is the mean.
               .balance_scale = options.model.balance_loss / static_cast<double>(options.window)} {
-  for (const SquarePart& part : square_parts) {
+  for (const SquarePart& part : store.owned_squares()) {
     const Piece& piece = part.piece;
+    square_tensors.push_back(part.global_index);
     square_pieces.push_back({part.array.data() + piece.offset, piece.rows, piece.columns, piece.stride});
   }
   if (layout.rotary > 0) {

@@ -12,7 +12,7 @@ void require(bool good, const std::string& key, const std::string& value, const 
 }
 
 bool is_hybrid(const ModelConfig& model) { return model.family == "hybrid"; }
-bool is_llama(const ModelConfig& model) { return model.family == "llama" || is_hybrid(model); }
+bool has_llama_parts(const ModelConfig& model) { return model.family == "llama" || is_hybrid(model); }
 
 void require_positive(const char* key, int value) { require(value > 0, key, std::to_string(value), "must be at least 1"); }
 
@@ -40,7 +40,7 @@ void validate_layer(const ModelConfig& model, LayerKind kind) {
 }  // namespace
 
 Architecture architecture(const ModelConfig& model) {
-  if (!is_llama(model)) return {};
+  if (!has_llama_parts(model)) return {};
   return {.rms_norm = true, .rotary = true, .biases = false, .gated_mlp = true, .fused_qkv = false};
 }
 
@@ -76,7 +76,7 @@ const char* name_of(LayerKind kind) {
 }
 
 void validate(const ModelConfig& model, const TrainShape& shape, int stages) {
-  require(model.family == "gpt2" || is_llama(model), "model.family", "\"" + model.family + "\"",
+  require(model.family == "gpt2" || has_llama_parts(model), "model.family", "\"" + model.family + "\"",
           "unknown family; use \"gpt2\", \"llama\" or \"hybrid\"");
   require_positive("model.layers", model.layers);
   if (is_hybrid(model)) {
@@ -97,10 +97,10 @@ void validate(const ModelConfig& model, const TrainShape& shape, int stages) {
           "must be a multiple of model.heads = " + std::to_string(model.heads));
   require(model.kv_heads >= 0 && model.heads % kv_heads(model) == 0, "model.kv_heads", std::to_string(model.kv_heads),
           "must divide model.heads = " + std::to_string(model.heads) + "; 0 means as many");
-  require(is_llama(model) || kv_heads(model) == model.heads, "model.kv_heads", std::to_string(model.kv_heads),
+  require(has_llama_parts(model) || kv_heads(model) == model.heads, "model.kv_heads", std::to_string(model.kv_heads),
           "gpt2 has one fused projection with as many key-value heads as heads; use 0, or model.family = \"llama\"");
   require(model.hidden >= 0, "model.hidden", std::to_string(model.hidden), "must not be negative; 0 means the family's rule");
-  require(!is_llama(model) || head_size(model) % 2 == 0, "model.heads", std::to_string(model.heads),
+  require(!has_llama_parts(model) || head_size(model) % 2 == 0, "model.heads", std::to_string(model.heads),
           "rotary positions need an even head size, not model.width / model.heads = " + std::to_string(head_size(model)));
   require(shape.sequence <= model.context, "train.sequence", std::to_string(shape.sequence),
           "must not be larger than model.context = " + std::to_string(model.context));

@@ -26,8 +26,8 @@ class ListBuilder {
   }
   void vector(const std::string& name, int size, Start start) { add(name, {size}, start, 0, NeuronAxis::none); }
   void norm(const std::string& name) {
-    add(name + ".weight", {model_.width}, Start::ones, 0, NeuronAxis::none);
-    if (!kind_.rms_norm) add(name + ".bias", {model_.width}, Start::zeros, 0, NeuronAxis::none);
+    vector(name + ".weight", model_.width, Start::ones);
+    if (!kind_.rms_norm) vector(name + ".bias", model_.width, Start::zeros);
   }
   void linear(const std::string& name, int rows, int columns, Start start, int hidden_maps = 1,
               NeuronAxis neurons = NeuronAxis::none) {

@@ -32,8 +32,8 @@ std::vector<TensorSquares> KokkosStage::Implementation::gradient_squares(double 
   if constexpr (!on_host) Kokkos::deep_copy(space, host_squares, squares);
   fence(space, "before sums of squares are read on the host, because they were enqueued");
   std::vector<TensorSquares> sums;
-  for (std::size_t p = 0; p < square_parts.size(); ++p) {
-    const int index = square_parts[p].global_index;
+  for (std::size_t p = 0; p < square_tensors.size(); ++p) {
+    const int index = square_tensors[p];
     if (sums.empty() || sums.back().global_index != index) sums.push_back({index, 0.0});
     sums.back().sum += scale * scale * host_squares(p);
   }

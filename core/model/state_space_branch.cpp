@@ -39,7 +39,7 @@ ScanInputs<T> scan_inputs(const Matrix<T>& convolved, const Matrix<T>& dt, const
 }  // namespace
 
 template <class T>
-StateSpaceTensors<T> state_space_tensors(TensorCursor<T>& next, const ModelConfig&) {
+StateSpaceTensors<T> state_space_tensors(TensorCursor<T>& next) {
   StateSpaceTensors<T> tensors;
   tensors.norm = next.norm();
   tensors.in = next.matrix();
@@ -183,7 +183,7 @@ void state_space_branch_backward_weight(const LayerContext& context, const State
 }
 
 #define MINIPIPE_INSTANTIATE(T)                                                                                         \
-  template StateSpaceTensors<T> state_space_tensors<T>(TensorCursor<T>&, const ModelConfig&);                           \
+  template StateSpaceTensors<T> state_space_tensors<T>(TensorCursor<T>&);                                               \
   template void state_space_activate<T>(const LayerContext&, const StateSpaceTensors<T>&, const StateSpaceActivations&, \
                                         const BlockMemory<T>&);                                                         \
   template void state_space_branch_forward<T>(const LayerContext&, int, const StateSpaceTensors<T>&,                    \

@@ -26,7 +26,7 @@ struct StateSpaceTensors {
 };
 // In this order: norm, in, conv, conv_bias, dt_bias, a_log, d, gated_norm, out.
 template <class T>
-StateSpaceTensors<T> state_space_tensors(TensorCursor<T>& next, const ModelConfig& model);
+StateSpaceTensors<T> state_space_tensors(TensorCursor<T>& next);
 
 struct StateSpaceActivations {
   Place input;                      // [R, C]: written by whoever comes before

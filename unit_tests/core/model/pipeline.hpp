@@ -7,8 +7,19 @@
 #include <vector>
 
 #include "core/model/kokkos_stage.hpp"
+#include "schedules/error.hpp"
 
 namespace minipipe::core::test {
+
+// What validate() says; empty: nothing.
+inline std::string complaint(const ModelConfig& model) {
+  try {
+    validate(model, {2, 16}, 1);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
 
 // Tokens that follow from a hash of (seed, microbatch, position).
 class HashedTokens : public BatchSource {

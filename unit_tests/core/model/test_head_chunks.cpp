@@ -81,7 +81,10 @@ Passed pass(const std::string& family, HeadLogits kind) {
   result.losses = to_host<C>(losses);
   Kokkos::deep_copy(losses, C(-1));
   if (kind == HeadLogits::once) return result;
-  if (kind == HeadLogits::again) Kokkos::deep_copy(workspace, std::nan("")), Kokkos::deep_copy(scratch, std::nan(""));
+  if (kind == HeadLogits::again) {
+    Kokkos::deep_copy(workspace, std::nan(""));
+    Kokkos::deep_copy(scratch, std::nan(""));
+  }
   head_backward_logits<T>(context, weights, at, work, memory, targets, C(loss_scale), losses, gradients.weight);
   head_backward_norm<T>(context, weights, at, work, memory, gradient);
   if (kind == HeadLogits::kept) head_matrix_backward_weight<T>(context, gradients, at, memory);

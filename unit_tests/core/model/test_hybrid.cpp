@@ -257,15 +257,6 @@ TEST(Hybrid, MemoryIsWhatWasPlanned) {
   }
 }
 
-std::string complaint(const ModelConfig& model) {
-  try {
-    validate(model, {2, 16}, 1);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(Hybrid, SaysWhatIsWrong) {
   const auto changed = [](const auto& change) {
     ModelConfig model = all_kinds;

@@ -178,15 +178,6 @@ TEST(Llama, MuonGivesTheSameOnAnyPartition) {
   EXPECT_FALSE(one.second_moments.at("lm_head.weight").empty());
 }
 
-std::string complaint(const ModelConfig& model) {
-  try {
-    validate(model, {2, 16}, 1);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(Llama, SaysWhatIsWrong) {
   ModelConfig model = small_llama().model;
   EXPECT_EQ(complaint(model), "");

@@ -255,7 +255,7 @@ TEST(StateSpaceBranch, TensorsInTheListsOrder) {
   }
   const OwnedVector<double> buffer("buffer", end);
   TensorCursor<double> next(buffer, z.model, entries);
-  const StateSpaceTensors<double> tensors = state_space_tensors(next, z.model);
+  const StateSpaceTensors<double> tensors = state_space_tensors(next);
   const double* places[] = {tensors.norm.weight.data(), tensors.in.data(),           tensors.conv.data(),
                             tensors.conv_bias.data(),   tensors.scan.dt_bias.data(), tensors.scan.a_log.data(),
                             tensors.scan.d.data(),      tensors.gated_norm.data(),   tensors.out.data()};
