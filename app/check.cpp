@@ -1,7 +1,6 @@
 // minipipe check and minipipe simulate: what can be known without training.
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <fstream>
 #include <iostream>
 
@@ -182,15 +181,11 @@ void print_stage_times(const schedules::Costs& costs) {
   std::printf(",\"link_latency_ms\":%.9g", 1e3 * costs.latency);
 }
 
-// Actions per second of processor time of the simulator, told by a second run.
-double simulator_speed(const Subject& subject, std::int64_t updates) {
-  const auto options = core::schedule_options(subject.deck, subject.stages);
-  const std::clock_t begin = std::clock();
-  const auto again = schedules::simulate(options, subject.costs, updates * options.window);
-  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+// Actions per second of processor time of the simulator.
+double simulator_speed(const core::Preflight& result) {
   std::size_t actions = 0;
-  for (const auto& log : again.log.ranks) actions += log.size();
-  const double speed = static_cast<double>(actions) / std::max(seconds, 1e-6);
+  for (const auto& log : result.simulation.log.ranks) actions += log.size();
+  const double speed = static_cast<double>(actions) / std::max(result.simulation_seconds, 1e-6);
   std::printf("simulator: %zu actions, %.3g per second of processor time\n", actions, speed);
   return speed;
 }
@@ -238,7 +233,7 @@ int simulate(const Command& command) {
       throw InputError("--export " + command.export_file + ": cannot be written; give a path in an existing, writable folder");
   }
   if (!command.timeline.empty()) core::write_chrome_trace(command.timeline, result.simulation.log);
-  const double speed = simulator_speed(subject, result.updates);
+  const double speed = simulator_speed(result);
   const int status = verdict(result);
   print_json(subject, result, steady, bytes, speed);
   return status;

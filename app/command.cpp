@@ -77,7 +77,7 @@ void add_simulate_size(CLI::App& sub, SimulateSize& size) {
   CLI::Option* schedule = sub.add_option("--schedule", size.schedule,
                                          "without a deck: simulate this schedule instead of the profile's cases, at any size");
   const auto add = [&](const std::string& name, auto& value, const std::string& text) {
-    sub.add_option(name, value, "with --schedule: " + text)->needs(schedule)->check(CLI::PositiveNumber);
+    sub.add_option(name, value, "with --schedule: " + text)->needs(schedule)->check(positive);
   };
   add("--devices", size.devices, "devices of a pipeline");
   add("--microbatches", size.microbatches, "microbatches per update");

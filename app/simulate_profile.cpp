@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "app/profile_costs.hpp"
 #include "app/session.hpp"
 #include "core/comm/agreement.hpp"
+#include "core/train/processor_time.hpp"
 #include "core/tune/scaled_profile.hpp"
 #include "schedules/error.hpp"
 #include "schedules/generate/generate.hpp"
@@ -20,9 +20,6 @@ namespace minipipe::app {
 namespace {
 
 using nlohmann::ordered_json;
-
-// Seconds of this process's processor time: what other processes take does not count.
-double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 // Ticks are whole numbers, and are written as such.
 std::int64_t whole(double ticks) { return static_cast<std::int64_t>(ticks); }
@@ -47,9 +44,9 @@ double actions_per_second(const schedules::UpdateGraph& graph, const schedules::
   std::size_t actions = 0;
   for (const auto& list : order.ranks) actions += list.size();
   schedules::OrderEvaluator evaluator;
-  const double begin = processor_seconds();
+  const double begin = core::processor_seconds();
   double seconds = 0, runs = 0;
-  for (; seconds < 0.02; seconds = processor_seconds() - begin) {
+  for (; seconds < 0.02; seconds = core::processor_seconds() - begin) {
     for (int i = 0; i < 16; ++i, ++runs) evaluator.makespan(graph, order);
   }
   return static_cast<double>(actions) * runs / seconds;
@@ -116,9 +113,9 @@ int simulate_schedule(const core::ProfileFile& file, const SimulateSize& size) {
   const auto partition = schedules::min_max_partition(model.profile, options.stages);
   const auto costs = core::stage_costs(model, partition, size.replicas);
   const int devices = options.stages / options.chunks;
-  const double begin = processor_seconds();
+  const double begin = core::processor_seconds();
   const schedules::SteadyStep step = schedules::steady_step(options, costs);
-  const double speed = static_cast<double>(step.actions) / std::max(1e-6, processor_seconds() - begin);
+  const double speed = static_cast<double>(step.actions) / std::max(1e-6, core::processor_seconds() - begin);
   const double exchange = *std::max_element(costs.update.begin(), costs.update.end());
   const double sequences = static_cast<double>(schedules::effective_window(options)) * size.replicas;
   const double tokens = 1e3 * sequences * model.growth.sequence / step.time / devices / size.replicas;

@@ -5,6 +5,7 @@
 #include "core/linalg/gemm.hpp"
 #include "core/parallel/replica_exchange.hpp"
 #include "core/train/options.hpp"
+#include "core/train/processor_time.hpp"
 #include "schedules/error.hpp"
 #include "schedules/plan/communication.hpp"
 
@@ -26,7 +27,9 @@ Preflight preflight(const Deck& deck, int stages, std::int64_t updates, const sc
   const std::int64_t synchronous = options.synchronous_updates;
   if (schedules::is_asynchronous(options.name) && synchronous > 0 && synchronous < result.updates)
     drains.push_back(synchronous * window);
+  const double begin = processor_seconds();
   result.simulation = schedules::simulate(options, costs, result.updates * window, drains);
+  result.simulation_seconds = processor_seconds() - begin;
   schedules::CheckRange range;
   range.placement = schedules::placement_for(options);
   range.microbatches = result.updates * window;

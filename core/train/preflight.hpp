@@ -15,6 +15,7 @@ namespace minipipe::core {
 struct Preflight {
   std::int64_t updates = 0;  // simulated
   schedules::SimulationResult simulation;
+  double simulation_seconds = 0;  // of processor time
   schedules::CheckReport report;
 };
 
