@@ -27,22 +27,24 @@ DelayedChannel::DelayedChannel(schedules::ReceiveChannel& inner, double latency_
       latency_s_(latency_s),
       clock_(std::move(clock)),
       sent_at_(std::move(sent_at)),
-      states_(static_cast<std::size_t>(inner.slots()), State::idle),
-      due_(static_cast<std::size_t>(inner.slots()), 0.0) {}
+      states_(static_cast<std::size_t>(inner.slots()), State::posted),
+      due_(static_cast<std::size_t>(inner.slots()), 0.0) {
+  posted_.reserve(states_.size());
+}
 
 void DelayedChannel::post(int slot) {
   inner_.post(slot);
   states_[static_cast<std::size_t>(slot)] = State::posted;
+  posted_.push_back(slot);
 }
 
-// Looks at every posted slot, so that a message which nobody asks for yet is seen as early as possible.
+// Looks for every message, so that one which nobody asks for yet is seen as early as possible.
 void DelayedChannel::look() {
-  for (int slot = 0; slot < slots(); ++slot) {
-    const auto index = static_cast<std::size_t>(slot);
-    if (states_[index] == State::posted && inner_.arrived(slot)) {
-      states_[index] = State::on_its_way;
-      due_[index] = (sent_at_ ? sent_at_(slot) : clock_()) + latency_s_;
-    }
+  while (!posted_.empty() && inner_.arrived(posted_.front())) {
+    const int slot = posted_.front();
+    posted_.erase(posted_.begin());
+    states_[static_cast<std::size_t>(slot)] = State::on_its_way;
+    due_[static_cast<std::size_t>(slot)] = (sent_at_ ? sent_at_(slot) : clock_()) + latency_s_;
   }
 }
 

@@ -24,7 +24,7 @@ class DelayedChannel : public schedules::ReceiveChannel {
   bool arrived(int slot) override;
 
  private:
-  enum class State : char { idle, posted, on_its_way, arrived };
+  enum class State : char { posted, on_its_way, arrived };
   void look();
 
   schedules::ReceiveChannel& inner_;
@@ -32,6 +32,7 @@ class DelayedChannel : public schedules::ReceiveChannel {
   std::function<double()> clock_;
   std::function<double(int)> sent_at_;
   std::vector<State> states_;
+  std::vector<int> posted_;  // slots without a message yet, in the order in which they were posted
   std::vector<double> due_;  // seconds on the clock, for slots that are on their way
 };
 

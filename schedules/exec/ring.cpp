@@ -6,52 +6,44 @@ namespace minipipe::schedules {
 namespace {
 
 template <class Channel>
-std::size_t slot_count(Channel* channel) {
+int slot_count(Channel* channel) {
   if (channel == nullptr) return 0;
   if (channel->slots() < 1) throw RunError("a channel between two stages has no message slots; give it one or more");
-  return static_cast<std::size_t>(channel->slots());
+  return channel->slots();
 }
 
 }  // namespace
 
-ReceiveRing::ReceiveRing(ReceiveChannel* channel) : channel_(channel), arrived_(slot_count(channel), false) {
-  for (std::size_t slot = 0; slot < arrived_.size(); ++slot) channel_->post(static_cast<int>(slot));
+ReceiveRing::ReceiveRing(ReceiveChannel* channel) : channel_(channel), slots_(slot_count(channel)) {
+  for (int slot = 0; slot < slots_; ++slot) channel_->post(slot);
 }
 
 bool ReceiveRing::poll() {
-  bool moved = false;
-  for (std::size_t slot = 0; slot < arrived_.size(); ++slot) {
-    if (!arrived_[slot] && channel_->arrived(static_cast<int>(slot))) moved = arrived_[slot] = true;
-  }
-  return moved;
+  const int before = arrived_;
+  while (arrived_ < slots_ && channel_->arrived((next_ + arrived_) % slots_)) ++arrived_;
+  return arrived_ > before;
 }
 
 void ReceiveRing::release() {
   if (channel_ == nullptr) return;
-  arrived_[static_cast<std::size_t>(next_)] = false;
+  --arrived_;
   channel_->post(next_);
-  next_ = (next_ + 1) % static_cast<int>(arrived_.size());
+  next_ = (next_ + 1) % slots_;
 }
 
-SendRing::SendRing(SendChannel* channel) : channel_(channel), busy_(slot_count(channel), false) {}
+SendRing::SendRing(SendChannel* channel) : channel_(channel), slots_(slot_count(channel)) {}
 
 bool SendRing::poll() {
-  bool moved = false;
-  for (std::size_t slot = 0; pending_ > 0 && slot < busy_.size(); ++slot) {
-    if (!busy_[slot] || !channel_->sent(static_cast<int>(slot))) continue;
-    busy_[slot] = false;
-    --pending_;
-    moved = true;
-  }
-  return moved;
+  const int before = pending_;
+  while (pending_ > 0 && channel_->sent((next_ + slots_ - pending_) % slots_)) --pending_;
+  return pending_ < before;
 }
 
 void SendRing::send() {
   if (channel_ == nullptr) return;
-  busy_[static_cast<std::size_t>(next_)] = true;
   ++pending_;
   channel_->send(next_);
-  next_ = (next_ + 1) % static_cast<int>(busy_.size());
+  next_ = (next_ + 1) % slots_;
 }
 
 }  // namespace minipipe::schedules
