@@ -10,6 +10,8 @@ target_compile_options(
   INTERFACE "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wnon-virtual-dtor;-Woverloaded-virtual>>"
             # g++ 12 reports overlapping copies in std::string concatenation that do not exist.
             "$<BUILD_INTERFACE:$<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>>"
+            # A file that others are compiled with is taken for a header, whose types others would see.
+            "$<BUILD_INTERFACE:$<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${CMAKE_UNITY_BUILD}>>:-Wno-subobject-linkage>>"
             "$<BUILD_INTERFACE:$<$<BOOL:${MINIPIPE_WERROR}>:-Werror>>")
 # An installed minipipe is built with its own flags and leaves those of its users alone.
 target_compile_features(minipipe_options INTERFACE cxx_std_20)

@@ -130,5 +130,6 @@ void nadam_update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> f
                                 std::span<const ParameterRange>, const AdamWOptions&, double, std::int64_t, double);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+#undef MINIPIPE_INSTANTIATE
 
 }  // namespace minipipe::core

@@ -162,5 +162,6 @@ void muon_update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> fi
                                const MuonOptions&, double, double, double, const MuonWorkspace<T>&);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+#undef MINIPIPE_INSTANTIATE
 
 }  // namespace minipipe::core

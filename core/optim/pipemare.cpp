@@ -36,5 +36,6 @@ void pipemare_correct(const ExecutionSpace& space, Vector<T> velocity, Vector<T>
   template void pipemare_correct<T>(const ExecutionSpace&, Vector<T>, Vector<T>, ConstVector<T>, double, double);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
+#undef MINIPIPE_INSTANTIATE
 
 }  // namespace minipipe::core

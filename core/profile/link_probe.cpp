@@ -9,6 +9,7 @@
 #include "core/comm/mpi_channel.hpp"
 #include "core/comm/mpi_error.hpp"
 #include "core/comm/nap.hpp"
+#include "core/profile/median.hpp"
 #include "core/train/options.hpp"
 
 namespace minipipe::core {
@@ -18,12 +19,6 @@ namespace {
 constexpr int repetitions = 101;
 constexpr double pause_s = 1e-3;  // before a message is sent: its receiver is waiting, as deep asleep as in a run
 constexpr int small_floats = 16;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Works without MPI calls, as a stage does.
 void be_busy(double seconds) {
@@ -67,7 +62,7 @@ class Pair {
       }
       wait_for(send_);
     }
-    return seconds.empty() ? 0 : std::max(0.0, median(seconds));
+    return std::max(0.0, median(seconds));
   }
 
   // Seconds of the upper end to take a message that came while it was busy, and of the lower end to start a send.
@@ -92,7 +87,7 @@ class Pair {
         wait_for(send_);
       }
     }
-    return {starting.empty() ? 0 : median(starting), taking.empty() ? 0 : median(taking)};
+    return {median(starting), median(taking)};
   }
 
  private:

@@ -5,6 +5,7 @@
 #include "core/comm/message_buffers.hpp"
 #include "core/comm/mpi_error.hpp"
 #include "core/model/kokkos_stage.hpp"
+#include "core/profile/median.hpp"
 #include "core/profile/probe_stages.hpp"
 #include "core/train/options.hpp"
 
@@ -15,14 +16,6 @@ namespace {
 constexpr double visit_seconds = 0.25;  // of measuring at a visit of a probe
 constexpr int least_windows = 3;
 constexpr int most_windows = 200;
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return 0.5 * (*middle + *std::max_element(values.begin(), middle));
-}
 
 Matrix<float> memory_of(const MessageBuffers& buffers) {
   const auto& view = buffers.device();

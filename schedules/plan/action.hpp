@@ -29,6 +29,12 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
+// A send or a receive.
+constexpr bool is_message(Kind kind) {
+  return kind == Kind::send_activation || kind == Kind::receive_activation || kind == Kind::send_gradient ||
+         kind == Kind::receive_gradient;
+}
+
 // The letters of a kind: "F", "SEND_B", ...
 std::string_view letters(Kind kind);
 

@@ -9,11 +9,6 @@
 namespace minipipe::schedules {
 namespace {
 
-bool is_message(Kind kind) {
-  return kind == Kind::send_activation || kind == Kind::receive_activation || kind == Kind::send_gradient ||
-         kind == Kind::receive_gradient;
-}
-
 // A cell and its place in the common order: all messages of a moment come before all that starts then.
 struct Timed {
   Action action;

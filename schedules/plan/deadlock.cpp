@@ -12,11 +12,6 @@ Key key(const Action& action) {
   return {action.kind == Kind::backward ? Kind::backward_input : action.kind, action.stage, action.microbatch};
 }
 
-bool is_message(Kind kind) {
-  return kind == Kind::send_activation || kind == Kind::receive_activation || kind == Kind::send_gradient ||
-         kind == Kind::receive_gradient;
-}
-
 // The other end of a message.
 Action peer(const Action& action) {
   switch (action.kind) {
