@@ -76,6 +76,9 @@ Subject load(const Command& command) {
     use_profile(command, subject);
   });
   return subject;
+  // No error: a deck for GPUs may be planned where there are none.
+  const std::string problem = core::transport_problem(subject.deck);
+  if (!problem.empty() && subject.speaks) std::cerr << "warning: " << problem << std::endl;
 }
 
 void print_schedule(const Subject& subject, const core::Preflight& result) {
