@@ -66,8 +66,9 @@ Subject load(const Command& command) {
                        " replicas make " + std::to_string(most) + " ranks at most");
     }
     const int data = subject.deck.parallel.data;
-    // On one rank, replicas are planned with a rank for each of their pipeline's.
-    const int alone = data > 1 ? data * std::max(1, subject.deck.parallel.stages / core::chunks_of(subject.deck)) : 1;
+    // On one rank, replicas and plans are planned with a rank for each of their pipelines'.
+    const bool spread = data > 1 || subject.deck.schedule.name == "plan";
+    const int alone = spread ? data * core::pipeline_ranks(subject.deck, subject.deck.parallel.stages) : 1;
     const int as_if = command.stages > 0 ? command.stages * data : ranks == 1 ? alone : ranks;
     core::check_rules(subject.deck, as_if);
     core::check_plan_header(subject.deck, as_if);

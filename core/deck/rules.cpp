@@ -63,24 +63,21 @@ void check_training(Rules& rules, const Deck& deck) {
                 "is more than run.steps = " + str(run.steps) + "; lower it or raise run.steps");
 }
 
-// The stages a plan file names. 1 if the file says nothing useful: its own check will tell.
-int stages_of_plan(const std::string& file) {
+schedules::Plan read_plan(const std::string& file) {
   std::ifstream stream(file);
   if (!stream)
     throw InputError("schedule.plan = \"" + file +
                      "\": cannot be read; give a CSV plan, as minipipe simulate --export writes it");
+  return schedules::read_csv(stream, file);
+}
+
+// The stages a plan file names. 1 if the file says nothing useful: its own check will tell.
+int stages_of_plan(const std::string& file) {
   int stages = 1;
-  for (const auto& rank : schedules::read_csv(stream, file).ranks) {
+  for (const auto& rank : read_plan(file).ranks) {
     for (const auto& action : rank) stages = std::max(stages, action.stage + 1);
   }
   return stages;
-}
-
-// Ranks of one pipeline.
-int pipeline_ranks(const Deck& deck, int stages) {
-  if (deck.schedule.name != "plan") return std::max(1, stages / chunks_of(deck));
-  std::ifstream stream(deck.schedule.plan);
-  return static_cast<int>(schedules::read_csv(stream, deck.schedule.plan).ranks.size());
 }
 
 void check_stages(Rules& rules, const Deck& deck, int ranks) {
@@ -158,6 +155,11 @@ void check_stages(Rules& rules, const Deck& deck, int ranks) {
 int chunks_of(const Deck& deck) {
   if (deck.schedule.name == "interleaved") return deck.schedule.chunks;
   return deck.schedule.name == "zb-v" ? 2 : 1;
+}
+
+int pipeline_ranks(const Deck& deck, int stages) {
+  if (deck.schedule.name != "plan" || deck.schedule.plan.empty()) return std::max(1, stages / chunks_of(deck));
+  return static_cast<int>(read_plan(deck.schedule.plan).ranks.size());
 }
 
 int stages_of(const Deck& deck, int ranks) {
