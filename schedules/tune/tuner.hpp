@@ -39,6 +39,8 @@ struct TuneRequest {
   std::optional<TunedPlan> start;                               // improve this plan; without it, begin from all kinds of plans
   std::function<bool()> stop = nullptr;                         // asked often; true ends the search with the best so far
   std::function<void(const TuneProgress&)> progress = nullptr;  // called when a better plan is found
+
+  bool stopped() const { return stop && stop(); }
 };
 
 // Idle time as the phases look at it (arXiv 2509.23722v3): per device the time outside its first start and last end, and the
