@@ -19,11 +19,6 @@
 namespace minipipe::core {
 namespace {
 
-void check_reserved(Rules& rules) {
-  rules.available("model", "family", {"gpt2", "llama", "hybrid"});
-  rules.available("schedule", "name", schedules::schedule_names());
-}
-
 void check_transport(Rules& rules, const Deck& deck) {
   rules.require(deck.parallel.transport != "nccl" || !deck.emulate.enabled, "parallel", "transport",
                 "an emulated run computes on no GPU; use \"mpi\" with [emulate]");
@@ -171,7 +166,6 @@ int stages_of(const Deck& deck, int ranks) {
 
 void check_rules(const Deck& deck, int ranks) {
   Rules rules(deck);
-  check_reserved(rules);
   check_transport(rules, deck);
   check_training(rules, deck);
   check_hybrid(rules, deck);
