@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/deck/emulated_times.hpp"
 #include "core/deck/hybrid_rules.hpp"
 #include "core/deck/replica_rules.hpp"
 #include "core/deck/rule_list.hpp"
@@ -113,13 +114,9 @@ void check_stages(Rules& rules, const Deck& deck, int ranks) {
   rules.require(factors.empty() || static_cast<int>(factors.size()) == stages, "emulate", "stage_factors",
                 "has length " + str(static_cast<std::int64_t>(factors.size())) + " for " + stages_text +
                     "; give one factor per stage, or [] for 1 everywhere");
-  const std::pair<const char*, const std::vector<double>*> times[] = {{"stage_forward_ms", &deck.emulate.stage_forward_ms},
-                                                                      {"stage_input_ms", &deck.emulate.stage_input_ms},
-                                                                      {"stage_weight_ms", &deck.emulate.stage_weight_ms},
-                                                                      {"stage_update_ms", &deck.emulate.stage_update_ms}};
-  for (const auto& [key, list] : times) {
-    rules.require(list->empty() || static_cast<int>(list->size()) == stages, "emulate", key,
-                  "has length " + str(static_cast<std::int64_t>(list->size())) + " for " + stages_text +
+  for (const auto& [key, list] : stage_time_lists(deck)) {
+    rules.require(list.empty() || static_cast<int>(list.size()) == stages, "emulate", key,
+                  "has length " + str(static_cast<std::int64_t>(list.size())) + " for " + stages_text +
                       "; give one time per stage, or [] to leave it out");
   }
 

@@ -46,13 +46,6 @@ Limits below(double low, double high) {
   return limits;
 }
 
-// low <= value <= high
-Limits within(double low, double high) {
-  Limits limits = at_least(low);
-  limits.high = high;
-  return limits;
-}
-
 Limits one_of(std::vector<std::string> words) {
   Limits limits;
   limits.choices = std::move(words);
@@ -165,7 +158,7 @@ Table make_table() {
       .row("state_head_size", &D::Model::state_head_size, at_least(1), keep, "layers M: features of a head; there are state_expand * width / state_head_size heads")
       .row("state_groups", &D::Model::state_groups, at_least(1), keep, "layers M: groups of heads that share input and output maps of the state")
       .row("state_expand", &D::Model::state_expand, at_least(1), keep, "layers M: features inside the layer over width")
-      .row("conv_width", &D::Model::conv_width, within(1, 8), keep, "layers M: positions that the short convolution sees");
+      .row("conv_width", &D::Model::conv_width, between(1, 8), keep, "layers M: positions that the short convolution sees");
   t.block("data", &D::data, "token files")
       .row("train", &D::Data::train, any(), change, "training tokens: HDF5, nanoGPT or llm.c file")
       .row("validation", &D::Data::validation, any(), change, "validation tokens");
