@@ -66,8 +66,9 @@ Subject load(const Command& command) {
                        " replicas make " + std::to_string(most) + " ranks at most");
     }
     const int data = subject.deck.parallel.data;
-    // On one rank, replicas are planned with a rank for each of their pipeline's.
-    const int alone = data > 1 ? data * std::max(1, subject.deck.parallel.stages / core::chunks_of(subject.deck)) : 1;
+    // On one rank, replicas and plans are planned with a rank for each of their pipelines'.
+    const bool spread = data > 1 || subject.deck.schedule.name == "plan";
+    const int alone = spread ? data * core::pipeline_ranks(subject.deck, subject.deck.parallel.stages) : 1;
     const int as_if = command.stages > 0 ? command.stages * data : ranks == 1 ? alone : ranks;
     core::check_rules(subject.deck, as_if);
     core::check_plan_header(subject.deck, as_if);
@@ -75,6 +76,9 @@ Subject load(const Command& command) {
     core::check_masks_of_run(subject.deck, subject.stages);
     use_profile(command, subject);
   });
+  // No error: a deck for GPUs may be planned where there are none.
+  const std::string problem = core::transport_problem(subject.deck);
+  if (!problem.empty() && subject.speaks) std::cerr << "warning: " << problem << std::endl;
   return subject;
 }
 
@@ -96,6 +100,20 @@ void print_schedule(const Subject& subject, const core::Preflight& result) {
   }
 }
 
+// Bytes for people: "1.50 GiB".
+std::string readable(double bytes) {
+  const char* unit = "KiB";
+  double value = bytes / 1024;
+  for (const char* larger : {"MiB", "GiB"}) {
+    if (value < 1024) break;
+    value /= 1024;
+    unit = larger;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f %s", value, unit);
+  return text;
+}
+
 void print_memory(const Subject& subject) {
   const int replicas = subject.deck.parallel.data;
   std::printf("bytes by category:\n%8s%6s %14s %14s %14s %14s %14s %14s %14s\n", replicas > 1 ? "replica" : "", "stage",
@@ -108,6 +126,11 @@ void print_memory(const Subject& subject) {
       std::printf(" %14zu\n", memory.total());
     }
   }
+  const auto ranks = core::planned_memory_by_rank(subject.deck, subject.stages);
+  const auto fullest =
+      std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) { return a.total() < b.total(); });
+  std::printf("fullest of %zu ranks: rank %td, %s\n", ranks.size(), fullest - ranks.begin(),
+              readable(static_cast<double>(fullest->total())).c_str());
 }
 
 void print_traffic(const Subject& subject) {
@@ -116,6 +139,7 @@ void print_traffic(const Subject& subject) {
   std::printf("bytes sent per update:\n%6s", "rank");
   for (const auto& purpose : ranks.front()) std::printf(" %16s", purpose.first.c_str());
   std::printf(" %16s\n", "all");
+  double mean = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     std::printf("%6zu", r);
     double all = 0;
@@ -124,7 +148,9 @@ void print_traffic(const Subject& subject) {
       all += purpose.second;
     }
     std::printf(" %16.0f\n", all);
+    mean += all / static_cast<double>(ranks.size());
   }
+  std::printf("mean of the ranks: %s\n", readable(mean).c_str());
 }
 
 // Prints the verdict; the exit status.

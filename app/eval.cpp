@@ -14,6 +14,7 @@
 #include "core/train/mean_loss.hpp"
 #include "core/train/options.hpp"
 #include "core/train/pipeline.hpp"
+#include "core/train/preflight.hpp"
 #include "core/train/replica_options.hpp"
 #include "schedules/error.hpp"
 
@@ -70,6 +71,7 @@ int evaluate(const Command& command) {
   std::string notes;
   core::agree(comm, [&] {
     core::check_rules(deck, ranks);
+    core::check_transport(deck);
     core::check_masks_of_run(deck, core::stages_of(deck, ranks));
     if (deck.emulate.enabled) throw InputError("emulate.enabled = true: an emulated run has no model to evaluate");
     if (!command.dump_batch.empty() && deck.parallel.data > 1) {

@@ -18,14 +18,6 @@ namespace {
 
 using core::LayerKind;
 
-std::vector<LayerKind> kinds_of(const core::Profile& profile) {
-  std::vector<LayerKind> kinds;
-  for (int k = 0; k < core::layer_kinds; ++k) {
-    if (profile.has(static_cast<LayerKind>(k))) kinds.push_back(static_cast<LayerKind>(k));
-  }
-  return kinds;
-}
-
 void print_times(const char* name, const core::LayerTimes& times, const std::vector<LayerKind>& kinds) {
   std::printf("%-16s %14.4f", name, 1e3 * times.embedding);
   for (const LayerKind kind : kinds) std::printf(" %14.4f", 1e3 * times.of(kind));
@@ -34,7 +26,7 @@ void print_times(const char* name, const core::LayerTimes& times, const std::vec
 
 void print(const core::Profile& profile) {
   const core::RankProfile mean = profile.mean();
-  const auto kinds = kinds_of(profile);
+  const auto kinds = profile.kinds();
   std::printf("mean of %zu ranks, ms per microbatch or update of one layer\n%-16s %14s", profile.ranks.size(), "", "embedding");
   for (const LayerKind kind : kinds) std::printf(" %14s", core::name_of(kind));
   std::printf(" %14s %14s\n", "head", "message in");
@@ -45,7 +37,7 @@ void print(const core::Profile& profile) {
   print_times("update", mean.update, kinds);
   std::printf("%-16s %14lld", "parameters", static_cast<long long>(profile.embedding.parameters));
   for (const LayerKind kind : kinds) {
-    std::printf(" %14lld", static_cast<long long>(profile.layers[static_cast<std::size_t>(kind)].parameters));
+    std::printf(" %14lld", static_cast<long long>(profile.of(kind).parameters));
   }
   std::printf(" %14lld\n", static_cast<long long>(profile.head.parameters));
   if (!profile.undetermined.empty()) {
@@ -56,7 +48,7 @@ void print(const core::Profile& profile) {
     std::printf("  warning: so large a difference means that something else used the machine; measure again when it is idle\n");
   }
   for (const LayerKind kind : kinds) {
-    const auto parameters = static_cast<double>(profile.layers[static_cast<std::size_t>(kind)].parameters);
+    const auto parameters = static_cast<double>(profile.of(kind).parameters);
     std::printf("  update %.4f ns per parameter of a layer of kind %s\n", 1e9 * mean.update.of(kind) / parameters,
                 core::name_of(kind));
   }

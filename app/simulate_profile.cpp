@@ -21,10 +21,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Ticks are whole numbers, and are written as such.
-std::int64_t whole(double ticks) { return static_cast<std::int64_t>(ticks); }
-std::vector<std::int64_t> whole(const std::vector<double>& ticks) { return {ticks.begin(), ticks.end()}; }
-
 // The order a stated case was timed with.
 schedules::Plan order_of(const core::ProfileCase& stated, const schedules::UpdateGraph& graph) {
   schedules::Plan order;

@@ -36,6 +36,7 @@ int train(const Command& command) {
   TokenSources sources;
   core::agree(MPI_COMM_WORLD, [&] {
     core::check_rules(deck, ranks);
+    core::check_transport(deck);
     core::check_plan_header(deck, ranks);
     core::check_masks_of_run(deck, core::stages_of(deck, ranks));
     core::check_schedule(deck, core::stages_of(deck, ranks));

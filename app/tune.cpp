@@ -45,10 +45,6 @@ struct Subject {
   int microbatches = 0;
 };
 
-// Ticks are whole numbers, and are written as such.
-std::int64_t whole(double ticks) { return static_cast<std::int64_t>(ticks); }
-std::vector<std::int64_t> whole(const std::vector<double>& ticks) { return {ticks.begin(), ticks.end()}; }
-
 std::string with(const std::string& option, int value) { return option + " " + std::to_string(value); }
 
 // Fills in what a file of minipipe profile says. Without a deck the model is the one that was measured, on as many devices.

@@ -25,7 +25,7 @@ done
 
 cd "$root"
 [ ${#decks[@]} -gt 0 ] || decks=(inputs/quickstart/quickstart.toml inputs/verify/gpt2_124m.toml)
-[ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
+need_program
 mkdir -p "$out"
 for deck in "${decks[@]}"; do
   name=$(basename "$deck" .toml)

@@ -7,7 +7,7 @@ set -euo pipefail
 
 only_folder runs/emulated "$@"
 cd "$root"
-[ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
+need_program
 stages=8
 for microbatches in 4 8 16; do
   # The same number of microbatches per run, enough that PACI's one fill and drain are small: 1 + (N-1)/M.

@@ -23,7 +23,7 @@ while [ $# -gt 0 ]; do
 done
 
 cd "$root"
-[ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
+need_program
 [ -f data/sample/train.h5 ] || jobs/prepare-sample.sh
 deck=inputs/studies/optimizers.toml
 mkdir -p "$out"

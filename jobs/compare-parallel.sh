@@ -24,7 +24,7 @@ done
 
 [ -z "$table" ] || exec /usr/bin/python3 "$root/jobs/table_parallel.py" "$table" --steps "$steps"
 cd "$root"
-[ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
+need_program
 [ -f data/sample/train.h5 ] || jobs/prepare-sample.sh
 deck=inputs/studies/parallel.toml
 mkdir -p "$out"

@@ -19,7 +19,7 @@ case ${1:-} in
 esac
 [ $# -le 1 ] || die "unknown argument '$2'; see --help"
 out=${1:-runs/schedules}
-[ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
+need_program
 deck=inputs/studies/schedules.toml
 ranks=8
 total=128 # microbatches per run

@@ -10,7 +10,7 @@ case ${2:-5} in *[!0-9.]*) die "'$2' is no number of seconds; see --help" ;; esa
 only_folder runs/octopipe "${@:1:1}"
 seconds=${2:-5}
 cd "$root"
-[ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
+need_program
 export OMP_NUM_THREADS=1 OMP_PROC_BIND=false
 mkdir -p "$out"
 "$minipipe" simulate --profile inputs/profiles/nemotron_nano_9b.json

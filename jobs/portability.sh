@@ -11,17 +11,8 @@
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
 
-out=runs/portability repeat=15 core=0 overrides=()
-while [ $# -gt 0 ]; do
-  case $1 in
-    -h | --help) usage ;;
-    --out) out=${2:?--out needs a folder}; shift 2 ;;
-    --repeat) repeat=${2:?--repeat needs a number}; shift 2 ;;
-    --core) core=${2:?--core needs a number}; shift 2 ;;
-    *.*=*) overrides+=("$1"); shift ;;
-    *) die "unknown argument '$1'; see --help" ;;
-  esac
-done
+out=runs/portability repeat=15 core=0
+read_options "out repeat core" "$@"
 
 cd "$root"
 load_setup

@@ -7,7 +7,7 @@ set -euo pipefail
 
 only_folder runs/scaling "$@"
 cd "$root"
-[ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
+need_program
 export OMP_NUM_THREADS=1 OMP_PROC_BIND=false
 mkdir -p "$out"
 MINIPIPE="$minipipe" /usr/bin/python3 jobs/scaling.py "$out"

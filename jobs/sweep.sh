@@ -23,7 +23,7 @@ for argument in "$@"; do
 done
 [ -n "$deck" ] || die "no deck; usage: jobs/sweep.sh DECK [OUT] [block.key=value ...]"
 [ -z "$out" ] || overrides+=("output.directory=$out")
-[ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
+need_program
 
 list=$("$minipipe" train "$deck" --cases --list ${overrides[@]+"${overrides[@]}"} < /dev/null) || exit $?
 list=$(printf '%s\n' "$list" | grep -P '^\d+\t')
@@ -35,7 +35,7 @@ mkdir -p "$out" || die "$out cannot be made; name a folder that can be written t
 settings() { "$minipipe" train "$deck" --case "$1" ${overrides[@]+"${overrides[@]}"} --print-deck < /dev/null | sed -n '/ = /s/ *# .*//p'; } # CASE
 
 finished() { # CASE FOLDER
-  [ -f "$2/summary.json" ] && grep -q '"done":true' "$2/summary.json" || return 1
+  is_done "$2" || return 1
   # Batch jobs leave no copy of the settings.
   [ ! -f "$2/settings.txt" ] || settings "$1" | cmp -s - "$2/settings.txt"
 }
@@ -53,7 +53,7 @@ stop() {
 [ "$run" = no ] || trap stop INT TERM
 
 run_case() { # CASE RANKS FOLDER
-  local resume=() status seen
+  local resume=() status=0
   mkdir -p "$3" || return 3
   rm -f "$3.log"
   if [ -f "$3/settings.txt" ] && settings "$1" | cmp -s - "$3/settings.txt"; then resume=(run.resume=latest); fi
@@ -62,12 +62,7 @@ run_case() { # CASE RANKS FOLDER
   [ $stops = 0 ] || return 75
   setsid "${launch_command[@]}" train "$deck" --case "$1" ${overrides[@]+"${overrides[@]}"} ${resume[@]+"${resume[@]}"} > "$3.log" 2>&1 < /dev/null &
   child=$!
-  # A signal ends `wait`, not the child.
-  while :; do
-    seen=$stops status=0
-    wait "$child" || status=$?
-    [ $seen != "$stops" ] || break
-  done
+  wait_through "$child" stops || status=$?
   child=
   return $status
 }

@@ -196,6 +196,12 @@ def optimizers(out, arguments):
     (out / "table.json").write_text(json.dumps({"updates": [equal, longer], "rows": rows}, indent=1) + "\n")
 
 
+def measured_step_time(summary, predicted):
+    """Seconds of an update under the schedule's own rule."""
+    tokens = round(predicted["tokens_per_s"] * predicted["step_time_s"])  # of an update
+    return tokens / summary["schedule_tokens_per_s"]
+
+
 def profile(out, _):
     rows = []
     print(f"\n{'schedule':9} {'step, predicted':>16} {'measured':>12} {'error':>9} {'bubble, predicted':>18} {'measured':>9} "
@@ -203,8 +209,7 @@ def profile(out, _):
     for schedule in ("1f1b", "paci", "gpipe"):
         summary = json.loads((out / schedule / "summary.json").read_text())
         predicted = json.loads((out / schedule / "simulated.txt").read_text().splitlines()[-1])
-        tokens = round(predicted["tokens_per_s"] * predicted["step_time_s"])  # of an update
-        measured = tokens / summary["schedule_tokens_per_s"]
+        measured = measured_step_time(summary, predicted)
         row = {"schedule": schedule, "predicted_step_time_s": predicted["step_time_s"], "measured_step_time_s": measured,
                "error": predicted["step_time_s"] / measured - 1, "predicted_bubble_share": predicted["bubble_share"],
                "measured_bubble_share": summary["schedule_bubble_share"], "predicted_peak_bytes": predicted["peak_bytes"],

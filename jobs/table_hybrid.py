@@ -16,6 +16,8 @@ import sys
 import h5py
 import numpy as np
 
+from table import measured_step_time, percent
+
 STEP_LIMIT, STEP_GOAL = 0.06, 0.03  # relative error of a predicted step time
 PEAK_LIMIT = 0.06  # of the predicted peak bytes
 FACTOR_LIMIT = 0.05  # of the predicted speed-up
@@ -43,8 +45,7 @@ def overrides(kind, arguments):
 def row_of(folder, name):
     summary = json.loads((folder / name / "summary.json").read_text())
     predicted = last_line(folder / name / "simulated.txt")
-    tokens = round(predicted["tokens_per_s"] * predicted["step_time_s"])  # of an update
-    measured = tokens / summary["schedule_tokens_per_s"]
+    measured = measured_step_time(summary, predicted)
     real = folder.name.startswith("real")
     row = {"ranks": int(folder.name.rpartition("-")[2]), "emulated": not real, "plan": name, "stages": summary["stages"],
            "predicted_step_time_s": predicted["step_time_s"], "measured_step_time_s": measured,
@@ -63,10 +64,6 @@ def same_losses(folder):
         with h5py.File(folder / name / "trace.h5", "r") as file:
             losses.append(file["trace/loss"][...])
     return losses[0].tobytes() == losses[1].tobytes() and len(losses[0]) > 0 and bool(np.isfinite(losses[0]).all())
-
-
-def percent(value, limit):
-    return "-" if value is None else f"{100 * value:+.2f} %" + (" !" if abs(value) > limit else "")
 
 
 def main():

@@ -24,7 +24,7 @@ skip() { printf 'skipped: %s\n' "$*"; exit 77; }
 for program in slurmctld slurmd munged sbatch; do
   command -v $program > /dev/null || skip "no $program: Slurm is not installed (jobs/setup.sh --slurm, where Debian's packages can be had)"
 done
-[ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe > /dev/null; } || die "no program"
+need_program > /dev/null || die "no program"
 
 work=$(mktemp -d /tmp/minipipe-slurm-XXXXXX)
 failed=0

@@ -9,22 +9,13 @@
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
 
-rounds=3 microbatches=144 out=runs/two-ranks overrides=()
-while [ $# -gt 0 ]; do
-  case $1 in
-    -h | --help) usage ;;
-    --rounds) rounds=${2:?--rounds needs a number}; shift 2 ;;
-    --microbatches) microbatches=${2:?--microbatches needs a number}; shift 2 ;;
-    --out) out=${2:?--out needs a folder}; shift 2 ;;
-    *.*=*) overrides+=("$1"); shift ;;
-    *) die "unknown argument '$1'; see --help" ;;
-  esac
-done
+rounds=3 microbatches=144 out=runs/two-ranks
+read_options "rounds microbatches out" "$@"
 [ $((microbatches % 8)) = 0 ] && [ "$microbatches" -ge 48 ] || die "--microbatches $microbatches: must be a multiple of 8, 48 or more"
 [ "$(nproc --all)" -ge 2 ] || die "this machine has one core; two are compared"
 
 cd "$root"
-[ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
+need_program
 [ -f data/sample/train.h5 ] || jobs/prepare-sample.sh
 mkdir -p "$out"
 

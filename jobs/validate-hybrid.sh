@@ -16,24 +16,10 @@ set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
 
 deck=inputs/studies/hybrid.toml ranks=2 emulated="4 8" steps=100 time=10 out=runs/hybrid-profile strict=
-overrides=()
-while [ $# -gt 0 ]; do
-  case $1 in
-    -h | --help) usage ;;
-    --deck) deck=${2:?--deck needs a file}; shift 2 ;;
-    --ranks) ranks=${2:?--ranks needs a number}; shift 2 ;;
-    --emulated) emulated=${2?--emulated needs a list}; shift 2 ;;
-    --steps) steps=${2:?--steps needs a number}; shift 2 ;;
-    --time) time=${2:?--time needs seconds}; shift 2 ;;
-    --out) out=${2:?--out needs a folder}; shift 2 ;;
-    --strict) strict=--strict; shift ;;
-    *=*) overrides+=("$1"); shift ;;
-    *) die "unknown argument '$1'; known: --deck --ranks --emulated --steps --time --out --strict block.key=value" ;;
-  esac
-done
+read_options "deck ranks emulated? steps time out strict!" "$@"
 [ "$steps" -ge 50 ] 2> /dev/null || die "--steps $steps: must be a number of at least 50"
 cd "$root"
-[ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
+need_program
 
 mkdir -p "$out"
 fail() { die "$1 failed: see $2"; }
@@ -59,10 +45,8 @@ run_case() { # CASE N FOLDER OVERRIDE...
   rm -rf "${folder:?}/checkpoints"
 }
 
+case=real
 for n in "$ranks" $emulated; do
-  case=emulated
-  [ "$n" != "$ranks" ] || [ -n "${real:-}" ] || case=real
-  real="done"
   folder=$out/$case-$n
   mkdir -p "$folder"
   mine=("${overrides[@]}" "train.microbatches=$((2 * n))")
@@ -75,5 +59,6 @@ for n in "$ranks" $emulated; do
   run_case "$case" "$n" "$folder/uniform" "${mine[@]}" "${uniform[@]}"
   say "$case, $n ranks: tuned plan, $steps updates"
   run_case "$case" "$n" "$folder/tuned" "${mine[@]}" "${tuned[@]}"
+  case=emulated
 done
 /usr/bin/python3 jobs/table_hybrid.py "$out" $strict

@@ -10,21 +10,10 @@ set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
 
 deck=inputs/quickstart/quickstart.toml ranks=2 steps=120 out=runs/profile
-overrides=()
-while [ $# -gt 0 ]; do
-  case $1 in
-    -h | --help) usage ;;
-    --deck) deck=${2:?--deck needs a file}; shift 2 ;;
-    --ranks) ranks=${2:?--ranks needs a number}; shift 2 ;;
-    --steps) steps=${2:?--steps needs a number}; shift 2 ;;
-    --out) out=${2:?--out needs a folder}; shift 2 ;;
-    *=*) overrides+=("$1"); shift ;;
-    *) die "unknown argument '$1'; known: --deck --ranks --steps --out block.key=value" ;;
-  esac
-done
+read_options "deck ranks steps out" "$@"
 [ "$steps" -ge 50 ] 2> /dev/null || die "--steps $steps: must be a number of at least 50"
 cd "$root"
-[ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }
+need_program
 
 mkdir -p "$out"
 fail() { die "$1 failed: see $2"; }

@@ -2,6 +2,14 @@
 
 namespace minipipe::core {
 
+std::array<StageTimeList, 4> stage_time_lists(const Deck& deck) {
+  const Deck::Emulate& emulate = deck.emulate;
+  return {{{"stage_forward_ms", emulate.stage_forward_ms},
+           {"stage_input_ms", emulate.stage_input_ms},
+           {"stage_weight_ms", emulate.stage_weight_ms},
+           {"stage_update_ms", emulate.stage_update_ms}}};
+}
+
 EmulatedTimes emulated_times(const Deck& deck, int stage) {
   const Deck::Emulate& emulate = deck.emulate;
   const auto at = [stage](const std::vector<double>& list, double otherwise) {

@@ -1,8 +1,18 @@
 #pragma once
 
+#include <array>
+#include <vector>
+
 #include "core/deck/deck.hpp"
 
 namespace minipipe::core {
+
+// The lists [emulate] stage_*_ms of the deck, which they belong to, with their keys.
+struct StageTimeList {
+  const char* key;
+  const std::vector<double>& times;
+};
+std::array<StageTimeList, 4> stage_time_lists(const Deck& deck);
 
 // Milliseconds of what an emulated stage sleeps instead of computing. A whole backward takes input and weight together.
 struct EmulatedTimes {

@@ -41,23 +41,29 @@ std::string markdown_cell(const std::string& text) {
 std::string help_deck() {
   const Deck defaults;
   std::string text =
-      "Keys of a deck (TOML), with their defaults. On the command line: block.key=value.\n"
-      "A star marks keys that may change when a run resumes from a checkpoint.\n";
+      "# Keys of a deck (TOML), with their defaults. On the command line: block.key=value.\n"
+      "# A star marks keys that may change when a run resumes from a checkpoint.\n";
   for (const BlockDoc& block : schema_blocks()) {
-    text += "\n[" + block.name + "]  " + block.doc + "\n";
+    text += "\n[" + block.name + "]  # " + block.doc + "\n";
     for (const Entry& entry : schema()) {
       if (entry.block != block.name) continue;
-      text += (entry.may_change_at_restart ? "* " : "  ") + entry.key + " = " + to_toml(entry.get(defaults)) + "\n";
-      text += "      " + entry.doc + "\n";
-      text += "      " + short_type(entry.type);
+      text += entry.key + " = " + to_toml(entry.get(defaults)) + (entry.may_change_at_restart ? "  # *" : "") + "\n";
+      text += "#     " + entry.doc + "\n";
+      text += "#     " + short_type(entry.type);
       if (const std::string limits = entry.limits.text(); !limits.empty()) text += ", " + limits;
       text += '\n';
     }
   }
   text +=
-      "\n[sweep]  many runs from one deck: minipipe train DECK --cases [--list], --case K; all of them: jobs/sweep.sh DECK\n"
-      "  \"block.key\" = [values]      all combinations, numbered from 0; the first key of the file changes slowest\n"
-      "  zip = [[\"block.key\", \"block.key\"], ...]      keys that move together; their lists are equally long\n";
+      "\n# Many runs from one deck: minipipe train DECK --cases [--list], --case K; all of them: jobs/sweep.sh DECK. All\n"
+      "# combinations, numbered from 0; the first key of the file changes slowest. zip: keys that move together; their lists "
+      "are\n"
+      "# equally long.\n"
+      "# [sweep]\n"
+      "# \"run.seed\" = [1, 2, 3]\n"
+      "# \"train.learning_rate\" = [0.001, 0.002]\n"
+      "# \"train.warmup_steps\" = [10, 20]\n"
+      "# zip = [[\"train.learning_rate\", \"train.warmup_steps\"]]\n";
   return text;
 }
 

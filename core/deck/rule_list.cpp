@@ -1,7 +1,5 @@
 #include "core/deck/rule_list.hpp"
 
-#include <algorithm>
-
 #include "core/deck/schema.hpp"
 
 namespace minipipe::core {
@@ -10,14 +8,6 @@ void Rules::require(bool holds, std::string_view block, std::string_view key, co
   if (holds) return;
   const Entry* entry = find_entry(block, key);
   add(block, key, entry->name() + " = " + to_toml(entry->get(deck_)) + ": " + what);
-}
-
-void Rules::available(std::string_view block, std::string_view key, const std::vector<std::string>& words) {
-  const std::string value = std::get<std::string>(find_entry(block, key)->get(deck_));
-  std::string list;
-  for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
-  require(std::find(words.begin(), words.end(), value) != words.end(), block, key,
-          "not available in this version; use " + list);
 }
 
 void Rules::add(std::string_view block, std::string_view key, const std::string& line) {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/deck/deck.hpp"
 
@@ -16,9 +15,6 @@ class Rules {
 
   // "FILE:LINE: block.key = value: what" unless it holds. `what` states the rule and the remedy.
   void require(bool holds, std::string_view block, std::string_view key, const std::string& what);
-
-  // The key's schema allows more values than this version has.
-  void available(std::string_view block, std::string_view key, const std::vector<std::string>& words);
 
   // A line of its own, which begins with a key; `key` is where its place is looked up.
   void add(std::string_view block, std::string_view key, const std::string& line);

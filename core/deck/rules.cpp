@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/deck/emulated_times.hpp"
 #include "core/deck/hybrid_rules.hpp"
 #include "core/deck/replica_rules.hpp"
 #include "core/deck/rule_list.hpp"
@@ -18,11 +19,6 @@
 
 namespace minipipe::core {
 namespace {
-
-void check_reserved(Rules& rules) {
-  rules.available("model", "family", {"gpt2", "llama", "hybrid"});
-  rules.available("schedule", "name", schedules::schedule_names());
-}
 
 void check_transport(Rules& rules, const Deck& deck) {
   rules.require(deck.parallel.transport != "nccl" || !deck.emulate.enabled, "parallel", "transport",
@@ -63,24 +59,21 @@ void check_training(Rules& rules, const Deck& deck) {
                 "is more than run.steps = " + str(run.steps) + "; lower it or raise run.steps");
 }
 
-// The stages a plan file names. 1 if the file says nothing useful: its own check will tell.
-int stages_of_plan(const std::string& file) {
+schedules::Plan read_plan(const std::string& file) {
   std::ifstream stream(file);
   if (!stream)
     throw InputError("schedule.plan = \"" + file +
                      "\": cannot be read; give a CSV plan, as minipipe simulate --export writes it");
+  return schedules::read_csv(stream, file);
+}
+
+// The stages a plan file names. 1 if the file says nothing useful: its own check will tell.
+int stages_of_plan(const std::string& file) {
   int stages = 1;
-  for (const auto& rank : schedules::read_csv(stream, file).ranks) {
+  for (const auto& rank : read_plan(file).ranks) {
     for (const auto& action : rank) stages = std::max(stages, action.stage + 1);
   }
   return stages;
-}
-
-// Ranks of one pipeline.
-int pipeline_ranks(const Deck& deck, int stages) {
-  if (deck.schedule.name != "plan") return std::max(1, stages / chunks_of(deck));
-  std::ifstream stream(deck.schedule.plan);
-  return static_cast<int>(schedules::read_csv(stream, deck.schedule.plan).ranks.size());
 }
 
 void check_stages(Rules& rules, const Deck& deck, int ranks) {
@@ -121,13 +114,9 @@ void check_stages(Rules& rules, const Deck& deck, int ranks) {
   rules.require(factors.empty() || static_cast<int>(factors.size()) == stages, "emulate", "stage_factors",
                 "has length " + str(static_cast<std::int64_t>(factors.size())) + " for " + stages_text +
                     "; give one factor per stage, or [] for 1 everywhere");
-  const std::pair<const char*, const std::vector<double>*> times[] = {{"stage_forward_ms", &deck.emulate.stage_forward_ms},
-                                                                      {"stage_input_ms", &deck.emulate.stage_input_ms},
-                                                                      {"stage_weight_ms", &deck.emulate.stage_weight_ms},
-                                                                      {"stage_update_ms", &deck.emulate.stage_update_ms}};
-  for (const auto& [key, list] : times) {
-    rules.require(list->empty() || static_cast<int>(list->size()) == stages, "emulate", key,
-                  "has length " + str(static_cast<std::int64_t>(list->size())) + " for " + stages_text +
+  for (const auto& [key, list] : stage_time_lists(deck)) {
+    rules.require(list.empty() || static_cast<int>(list.size()) == stages, "emulate", key,
+                  "has length " + str(static_cast<std::int64_t>(list.size())) + " for " + stages_text +
                       "; give one time per stage, or [] to leave it out");
   }
 
@@ -160,6 +149,11 @@ int chunks_of(const Deck& deck) {
   return deck.schedule.name == "zb-v" ? 2 : 1;
 }
 
+int pipeline_ranks(const Deck& deck, int stages) {
+  if (deck.schedule.name != "plan" || deck.schedule.plan.empty()) return std::max(1, stages / chunks_of(deck));
+  return static_cast<int>(read_plan(deck.schedule.plan).ranks.size());
+}
+
 int stages_of(const Deck& deck, int ranks) {
   if (deck.parallel.stages > 0) return deck.parallel.stages;
   if (deck.schedule.name == "plan") return stages_of_plan(deck.schedule.plan);
@@ -169,7 +163,6 @@ int stages_of(const Deck& deck, int ranks) {
 
 void check_rules(const Deck& deck, int ranks) {
   Rules rules(deck);
-  check_reserved(rules);
   check_transport(rules, deck);
   check_training(rules, deck);
   check_hybrid(rules, deck);

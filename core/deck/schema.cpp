@@ -46,13 +46,6 @@ Limits below(double low, double high) {
   return limits;
 }
 
-// low <= value <= high
-Limits within(double low, double high) {
-  Limits limits = at_least(low);
-  limits.high = high;
-  return limits;
-}
-
 Limits one_of(std::vector<std::string> words) {
   Limits limits;
   limits.choices = std::move(words);
@@ -149,7 +142,7 @@ Table make_table() {
       .row("layers", &D::Model::layers, at_least(1), keep, "transformer blocks; hybrid: the letters of pattern")
       .row("width", &D::Model::width, at_least(1), keep, "size of the residual stream")
       .row("heads", &D::Model::heads, at_least(1), keep, "attention heads; width / heads is the head size")
-      .row("kv_heads", &D::Model::kv_heads, at_least(0), keep, "heads of keys and values, each shared by heads / kv_heads heads (llama); 0 = heads")
+      .row("kv_heads", &D::Model::kv_heads, at_least(0), keep, "heads of keys and values, each shared by heads / kv_heads heads (llama, hybrid); 0 = heads")
       .row("hidden", &D::Model::hidden, at_least(0), keep, "features inside the MLP; 0 = 4 width (gpt2), 8/3 width in whole 256s (llama, hybrid)")
       .row("vocab", &D::Model::vocab, at_least(2), keep, "number of tokens")
       .row("context", &D::Model::context, at_least(1), keep, "longest sequence; rows of the position embedding (gpt2)")
@@ -165,7 +158,7 @@ Table make_table() {
       .row("state_head_size", &D::Model::state_head_size, at_least(1), keep, "layers M: features of a head; there are state_expand * width / state_head_size heads")
       .row("state_groups", &D::Model::state_groups, at_least(1), keep, "layers M: groups of heads that share input and output maps of the state")
       .row("state_expand", &D::Model::state_expand, at_least(1), keep, "layers M: features inside the layer over width")
-      .row("conv_width", &D::Model::conv_width, within(1, 8), keep, "layers M: positions that the short convolution sees");
+      .row("conv_width", &D::Model::conv_width, between(1, 8), keep, "layers M: positions that the short convolution sees");
   t.block("data", &D::data, "token files")
       .row("train", &D::Data::train, any(), change, "training tokens: HDF5, nanoGPT or llm.c file")
       .row("validation", &D::Data::validation, any(), change, "validation tokens");
@@ -188,8 +181,8 @@ Table make_table() {
       .row("recompute", &D::Train::recompute, one_of({"none", "attention", "block"}), keep, "activations computed again in the backward, with its weights: none, attention's, or all but each block's input");
   t.block("schedule", &D::schedule, "the pipeline schedule")
       .row("name", &D::Schedule::name, one_of({"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "zb-auto", "paci", "async-1f1b", "pipedream", "pipedream-2bw", "pipemare", "plan"}), keep, "schedule")
-      .row("order", &D::Schedule::order, one_of({"dynamic", "fixed"}), keep, "paci: dynamic reacts to arrivals; fixed does not, so the loss is reproducible")
-      .row("ready", &D::Schedule::ready, one_of({"alternate", "backward_first"}), keep, "paci, dynamic: which goes first when a forward and a backward are ready")
+      .row("order", &D::Schedule::order, one_of({"dynamic", "fixed"}), keep, "paci, pipemare: dynamic reacts to arrivals; fixed does not, so the loss is reproducible")
+      .row("ready", &D::Schedule::ready, one_of({"alternate", "backward_first"}), keep, "paci, pipemare, dynamic: which goes first when a forward and a backward are ready")
       .row("extra_in_flight", &D::Schedule::extra_in_flight, at_least(0), keep, "paci: further forwards admitted on all stages but the last")
       .row("synchronous_updates", &D::Schedule::synchronous_updates, at_least(0), keep, "asynchronous schedules: the first K updates run as 1f1b")
       .row("chunks", &D::Schedule::chunks, at_least(1), change, "interleaved: stages per rank")

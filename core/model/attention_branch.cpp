@@ -64,9 +64,7 @@ AttentionTensors<T> attention_tensors(TensorCursor<T>& next) {
 AttentionActivations attention_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
                                            Recompute recompute) {
   const std::size_t rows = shape.rows();
-  const bool again = recompute != Recompute::none;
-  const Lifetime until_weights = again ? Lifetime::pending : Lifetime::kept;
-  const Lifetime until_inputs = again ? Lifetime::passing : Lifetime::kept;
+  const auto [until_weights, until_inputs] = backward_lifetimes(recompute != Recompute::none);
   AttentionActivations at;
   at.input = layout.take(Lifetime::kept, rows * model.width);
   at.norm = norm_places(layout, until_weights, model, shape);

@@ -14,6 +14,16 @@ enum class Lifetime {
   passing   // within one pass of one block: in scratch memory that all blocks share
 };
 
+// Of the arrays that the backward reads: those its input half reads last, and those its weight half does. Arrays that the
+// backward computes again begin to live there.
+struct BackwardLifetimes {
+  Lifetime until_weights, until_inputs;
+};
+inline BackwardLifetimes backward_lifetimes(bool again) {
+  if (again) return {Lifetime::pending, Lifetime::passing};
+  return {Lifetime::kept, Lifetime::kept};
+}
+
 // Where an array lies: wide elements from the start of that memory. A wide element is a Compute<T> if T is the type in which
 // activations are stored.
 struct Place {

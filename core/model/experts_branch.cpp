@@ -77,9 +77,7 @@ ExpertsActivations experts_activations(BlockLayout& layout, const ModelConfig& m
                                        Recompute recompute) {
   const std::size_t rows = shape.rows(), experts = model.experts, pairs = rows * model.expert_choices;
   const std::size_t hidden = pairs * expert_width(model);
-  const bool again = recompute == Recompute::block;
-  const Lifetime until_weights = again ? Lifetime::pending : Lifetime::kept;
-  const Lifetime until_inputs = again ? Lifetime::passing : Lifetime::kept;
+  const auto [until_weights, until_inputs] = backward_lifetimes(recompute == Recompute::block);
   const auto integers = [&](Lifetime lifetime, std::size_t count) {
     return layout.take_wide(lifetime, wide_room<std::int32_t>(count));
   };

@@ -41,13 +41,13 @@ int head_chunk_rows(int rows) {
 
 HeadActivations head_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape, HeadLogits logits) {
   const int rows = shape.rows();
-  const bool again = logits == HeadLogits::again;
+  const auto [until_weights, until_inputs] = backward_lifetimes(logits == HeadLogits::again);
   const int logits_rows = logits == HeadLogits::kept ? rows : std::min(rows, head_chunk_rows(rows));
   HeadActivations at;
   at.kind = logits;
   at.input = layout.take(Lifetime::kept, static_cast<std::size_t>(rows) * model.width);
-  at.norm = norm_places(layout, again ? Lifetime::pending : Lifetime::kept, model, shape);
-  at.logits = layout.take(again ? Lifetime::passing : Lifetime::kept, static_cast<std::size_t>(logits_rows) * model.vocab);
+  at.norm = norm_places(layout, until_weights, model, shape);
+  at.logits = layout.take(until_inputs, static_cast<std::size_t>(logits_rows) * model.vocab);
   return at;
 }
 

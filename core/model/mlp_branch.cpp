@@ -82,9 +82,7 @@ MlpActivations mlp_activations(BlockLayout& layout, const ModelConfig& model, co
   MlpActivations at;
   at.features = computed_features(model, share);
   const std::size_t rows = shape.rows(), hidden = rows * static_cast<std::size_t>(at.features);
-  const bool again = recompute == Recompute::block;
-  const Lifetime until_weights = again ? Lifetime::pending : Lifetime::kept;
-  const Lifetime until_inputs = again ? Lifetime::passing : Lifetime::kept;
+  const auto [until_weights, until_inputs] = backward_lifetimes(recompute == Recompute::block);
   at.input = layout.take(!share.attention ? Lifetime::kept : until_weights, rows * model.width);
   at.norm = norm_places(layout, until_weights, model, shape);
   for (int map = 0; map < up_maps(architecture(model)); ++map) at.up[map] = layout.take(until_inputs, hidden);

@@ -16,7 +16,7 @@ void check_masks(const StageLayers& layers, const ReplicaOptions& options) {
   const int units = per_block * layers.blocks;
   if (static_cast<int>(holders.size()) != units || options.masks.workers != options.replicas) {
     throw RunError("masks of " + std::to_string(holders.size()) + " units and " + std::to_string(options.masks.workers) +
-                   " workers were given to a stage with " + std::to_string(units) + " units and " +
+                   " replicas were given to a stage with " + std::to_string(units) + " units and " +
                    std::to_string(options.replicas) + " replicas");
   }
 }

@@ -56,9 +56,7 @@ StateSpaceTensors<T> state_space_tensors(TensorCursor<T>& next) {
 StateSpaceActivations state_space_activations(BlockLayout& layout, const ModelConfig& model, const TrainShape& shape,
                                               Recompute recompute) {
   const std::size_t rows = shape.rows(), inner = rows * state_width(model), features = rows * conv_features(model);
-  const bool again = recompute == Recompute::block;
-  const Lifetime until_weights = again ? Lifetime::pending : Lifetime::kept;
-  const Lifetime until_inputs = again ? Lifetime::passing : Lifetime::kept;
+  const auto [until_weights, until_inputs] = backward_lifetimes(recompute == Recompute::block);
   StateSpaceActivations at;
   at.input = layout.take(Lifetime::kept, rows * model.width);
   at.norm = norm_places(layout, until_weights, model, shape);

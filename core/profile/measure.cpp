@@ -138,7 +138,7 @@ LayerBytes difference(const LayerBytes& more, const LayerBytes& less) {
 void fill_bytes(const Deck& deck, int stages, Profile& profile) {
   const ModelConfig model = model_config(deck);
   for (int b = model.layers - 1; b >= 0; --b) {
-    profile.layers[static_cast<std::size_t>(layer_kind(model, b))] = bytes_of(deck, stages, {false, b, 1, false});
+    profile.of(layer_kind(model, b)) = bytes_of(deck, stages, {false, b, 1, false});
   }
   const LayerBytes with_embedding = bytes_of(deck, stages, {true, 0, 1, false});
   profile.embedding = difference(with_embedding, bytes_of(deck, stages, {false, 0, 1, false}));

@@ -64,6 +64,14 @@ std::int64_t Profile::parameters(const LayerCounts& counts) const {
   return sum;
 }
 
+std::vector<LayerKind> Profile::kinds() const {
+  std::vector<LayerKind> result;
+  for (int k = 0; k < layer_kinds; ++k) {
+    if (has(static_cast<LayerKind>(k))) result.push_back(static_cast<LayerKind>(k));
+  }
+  return result;
+}
+
 RankProfile Profile::mean() const {
   RankProfile sum;
   const double share = ranks.empty() ? 0 : 1.0 / static_cast<double>(ranks.size());

@@ -71,7 +71,10 @@ struct Profile {
   LinkProfile link;  // mean over all links, all busy at the same time
 
   RankProfile mean() const;
-  bool has(LayerKind kind) const { return layers[static_cast<std::size_t>(kind)].parameters > 0; }
+  LayerBytes& of(LayerKind kind) { return layers[static_cast<std::size_t>(kind)]; }
+  const LayerBytes& of(LayerKind kind) const { return layers[static_cast<std::size_t>(kind)]; }
+  bool has(LayerKind kind) const { return of(kind).parameters > 0; }
+  std::vector<LayerKind> kinds() const;  // that were measured
   // Of a stage.
   std::int64_t parameters(const LayerCounts& counts) const;
 };

@@ -17,10 +17,7 @@ using Kinds = std::vector<std::pair<LayerKind, const char*>>;
 
 Kinds kinds_of(const Profile& profile) {
   Kinds kinds;
-  for (int k = 0; k < layer_kinds; ++k) {
-    const auto kind = static_cast<LayerKind>(k);
-    if (profile.has(kind)) kinds.emplace_back(kind, name_of(kind));
-  }
+  for (const LayerKind kind : profile.kinds()) kinds.emplace_back(kind, name_of(kind));
   return kinds;
 }
 
@@ -39,7 +36,7 @@ Kinds kinds_of(const hdf5::File& file, std::int64_t version) {
 template <class Times, class Visit>
 void visit_layers(const std::string& object, const Kinds& kinds, Times& times, Visit& visit) {
   visit(object, "embedding", times.embedding);
-  for (const auto& [kind, name] : kinds) visit(object, name, times.layers[static_cast<std::size_t>(kind)]);
+  for (const auto& [kind, name] : kinds) visit(object, name, times.of(kind));
   visit(object, "head", times.head);
   visit(object, "received", times.received);
 }
@@ -64,7 +61,7 @@ void visit_bytes(const Kinds& kinds, std::int64_t version, Any& profile, Visit& 
     if (version > 1) visit("/activation_bytes", name, bytes.activations);
   };
   one("embedding", profile.embedding);
-  for (const auto& [kind, name] : kinds) one(name, profile.layers[static_cast<std::size_t>(kind)]);
+  for (const auto& [kind, name] : kinds) one(name, profile.of(kind));
   one("head", profile.head);
 }
 

@@ -45,7 +45,7 @@ schedules::CostProfile tuner_costs(const Profile& profile, const ModelConfig& mo
   costs.pattern = model.pattern.empty() ? std::string(static_cast<std::size_t>(model.layers), 'T') : model.pattern;
   for (int block = 0; block < model.layers; ++block) {
     const LayerKind kind = layer_kind(model, block);
-    costs.layers.push_back(layer_costs(of_kind(times, kind), profile.layers[static_cast<std::size_t>(kind)], split, 1));
+    costs.layers.push_back(layer_costs(of_kind(times, kind), profile.of(kind), split, 1));
   }
   costs.embedding = layer_costs(of_end(times, &LayerTimes::embedding), profile.embedding, split, 0);
   costs.head = layer_costs(of_end(times, &LayerTimes::head), profile.head, split, 0);

@@ -78,17 +78,22 @@ std::vector<std::vector<T>> gather(MPI_Comm comm, const std::vector<T>& mine) {
   return result;
 }
 
-// Every rank's elements on all ranks, in the order of ranks; else as gather.
+// Every rank's elements on all ranks, in the order of ranks; else as gather. `type` is of sizeof(T) bytes; who gathers often
+// makes it once.
 template <class T>
-std::vector<T> gather_everywhere(MPI_Comm comm, const std::vector<T>& mine) {
+std::vector<T> gather_everywhere(MPI_Comm comm, const std::vector<T>& mine, const ElementType& type) {
   static_assert(std::is_trivially_copyable_v<T>);
   const GatherCounts sizes(comm, mine.size());
-  const ElementType type(sizeof(T));
   std::vector<T> all(sizes.all);
   check(MPI_Allgatherv(mine.data(), static_cast<int>(mine.size()), type.get(), all.data(), sizes.counts.data(),
                        sizes.offsets.data(), type.get(), comm),
         "gathering results everywhere");
   return all;
+}
+
+template <class T>
+std::vector<T> gather_everywhere(MPI_Comm comm, const std::vector<T>& mine) {
+  return gather_everywhere(comm, mine, ElementType(sizeof(T)));
 }
 
 }  // namespace minipipe::core

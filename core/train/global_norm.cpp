@@ -1,6 +1,7 @@
 #include "core/train/global_norm.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "core/train/gather.hpp"
@@ -10,8 +11,10 @@ namespace minipipe::core {
 void set_global_norm(Pipeline& pipeline, MPI_Comm comm) {
   LocalStage& stage = pipeline.stages().front();
   if (!stage.model) return;
-  stage.model->set_global_squares([comm](const std::vector<TensorSquares>& mine) {
-    std::vector<TensorSquares> all = gather_everywhere(comm, mine);
+  // Shared, as the function is copied. The stage's end frees it, which is before MPI's.
+  const auto type = std::make_shared<const ElementType>(sizeof(TensorSquares));
+  stage.model->set_global_squares([comm, type](const std::vector<TensorSquares>& mine) {
+    std::vector<TensorSquares> all = gather_everywhere(comm, mine, *type);
     std::stable_sort(all.begin(), all.end(),
                      [](const TensorSquares& a, const TensorSquares& b) { return a.global_index < b.global_index; });
     double sum = 0;

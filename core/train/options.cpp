@@ -103,7 +103,7 @@ KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers
   options.layers = layers[stage];
   options.stage = stage;
   options.stages = stages;
-  options.replication = replica_options(deck, layers[stage], stage, replica);
+  options.replication = replica_options(deck, layers[stage], replica);
   options.precision = precision_of(deck);
   options.seed = static_cast<std::uint64_t>(deck.run.seed);
   options.activation_slots = schedules::activation_slots(schedule, stage);

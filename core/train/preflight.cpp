@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "core/comm/transport.hpp"
 #include "core/linalg/gemm.hpp"
 #include "core/parallel/replica_exchange.hpp"
 #include "core/train/options.hpp"
 #include "core/train/processor_time.hpp"
+#include "core/types/types.hpp"
 #include "schedules/error.hpp"
 #include "schedules/plan/communication.hpp"
 
@@ -45,6 +47,23 @@ void check_schedule(const Deck& deck, int stages) {
   }
   const auto placement = schedules::placement_for(schedule_options(deck, stages));
   schedules::prove_no_deadlock(schedules::with_communication(result.simulation.log.plan(), placement), placement);
+}
+
+std::string transport_problem(const Deck& deck) {
+  try {
+    require_transport(deck.parallel.transport);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  if (on_host && deck.parallel.staging == "device") {
+    return "parallel.staging = \"device\": this minipipe computes on the host and has no device memory to hand on; use "
+           "\"host\", or a build for GPUs (preset cuda)";
+  }
+  return "";
+}
+
+void check_transport(const Deck& deck) {
+  if (const std::string problem = transport_problem(deck); !problem.empty()) throw InputError(problem);
 }
 
 std::string precision_warning(const Deck& deck) {

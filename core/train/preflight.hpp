@@ -29,6 +29,12 @@ Preflight preflight(const Deck& deck, int stages, std::int64_t updates, const sc
 // receives it needs could deadlock, whether sends are buffered or wait for their receives.
 void check_schedule(const Deck& deck, int stages);
 
+// Why this program or machine cannot carry the deck's messages between stages, with the remedy: parallel.transport was not
+// built in, or parallel.staging hands on device memory where kernels run on the host. Empty if it can.
+std::string transport_problem(const Deck& deck);
+// The same before every job: throws InputError.
+void check_transport(const Deck& deck);
+
 // A warning if the deck asks for bf16 where its products are slow. Empty if not.
 std::string precision_warning(const Deck& deck);
 

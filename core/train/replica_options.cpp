@@ -26,7 +26,7 @@ std::int64_t average_period(const Deck& deck) {
   return deck.parallel.mode == "sdp" && deck.sdp.sync == "parameter" ? deck.sdp.period : 0;
 }
 
-ReplicaOptions replica_options(const Deck& deck, const StageLayers& layers, int /*stage*/, int replica) {
+ReplicaOptions replica_options(const Deck& deck, const StageLayers& layers, int replica) {
   ReplicaOptions options;
   // A single replica holds everything and exchanges nothing, whatever the mode.
   if (deck.parallel.data == 1) return options;

@@ -10,7 +10,7 @@
 namespace minipipe::core {
 
 // What the deck's blocks [parallel] and [sdp] mean to one replica of a stage.
-ReplicaOptions replica_options(const Deck& deck, const StageLayers& layers, int stage, int replica);
+ReplicaOptions replica_options(const Deck& deck, const StageLayers& layers, int replica);
 
 // Updates between averages of parameters, 0: gradients are exchanged.
 std::int64_t average_period(const Deck& deck);

@@ -21,8 +21,8 @@ std::string list(const std::vector<T>& values) {
 
 // The deck says of its stages more than a factor.
 bool has_stage_times(const Deck& deck) {
-  return !deck.emulate.stage_forward_ms.empty() || !deck.emulate.stage_input_ms.empty() ||
-         !deck.emulate.stage_weight_ms.empty() || !deck.emulate.stage_update_ms.empty();
+  const auto lists = stage_time_lists(deck);
+  return std::any_of(lists.begin(), lists.end(), [](const StageTimeList& list) { return !list.times.empty(); });
 }
 }  // namespace
 

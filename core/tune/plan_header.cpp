@@ -118,7 +118,7 @@ void check_plan_header(const Deck& deck, int ranks) {
           std::to_string(header.microbatches) + " microbatches, but train.microbatches = " +
               std::to_string(deck.train.microbatches) + "; tune again or change it");
   const int in_one_process = deck.parallel.data;
-  require(ranks == in_one_process || header.devices * deck.parallel.data == ranks,
+  require(header.devices == 0 || ranks == in_one_process || header.devices * deck.parallel.data == ranks,
           std::to_string(header.devices) + " devices, but there are " + std::to_string(ranks) + " ranks for " +
               std::to_string(deck.parallel.data) + " pipelines; tune again with --devices");
   require(header.partition.empty() || deck.emulate.enabled || header.partition == deck.schedule.partition,

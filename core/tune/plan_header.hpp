@@ -14,7 +14,7 @@ namespace minipipe::core {
 struct PlanHeader {
   std::string model;  // name of the profile
   int layers = 0;     // 0: the file does not say (it was not made by the tuner)
-  int devices = 0;
+  int devices = 0;    // 0: the file does not say
   int microbatches = 0;
   std::string profile;  // fingerprint of all costs
   std::string machine;  // where the costs were measured; "any" if nowhere in particular

@@ -66,21 +66,16 @@ launch() { # RANKS COMMAND...
 launch_until_done() { # RANKS COMMAND...
   local status ranks=$1
   shift
-  asked=0
+  # shellcheck disable=SC2034
+  asked=0 # by the trap below
   # USR1 is ignored until the program listens and after it has ended its work: it must not kill what is nearly done.
   # shellcheck disable=SC2016
   launch "$ranks" bash -c 'trap "" USR1; exec "$@"' rank "$@" &
   local child=$!
   # The launcher is a child of the subshell that `launch &` made.
   trap 'asked=$((asked + 1)); say "signal USR1: asking the program for a checkpoint"; pkill -USR1 -P "$child" || kill -USR1 "$child"' USR1
-  # A signal ends `wait`, not the child, whose status is kept for the next `wait`.
-  local before
-  while :; do
-    before=$asked
-    wait "$child"
-    status=$?
-    [ "$before" != "$asked" ] || break
-  done
+  status=0
+  wait_through "$child" asked || status=$?
   trap '' USR1
   return $status
 }
@@ -103,8 +98,6 @@ time_limit() { # LEFT: seconds left of the job, may be empty; prints the overrid
   fi
   [ -z "$seconds" ] || echo "run.time_limit=$seconds"
 }
-
-is_done() { [ -f "$1/summary.json" ] && grep -q '"done":true' "$1/summary.json"; } # FOLDER
 
 newest_checkpoint() { find "$1/checkpoints" -name 'step_*.h5' 2> /dev/null | sort | tail -1; } # FOLDER
 

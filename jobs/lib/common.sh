@@ -24,6 +24,47 @@ only_folder() { # DEFAULT ARGUMENT...
   out=${1:-$out}
 }
 
+# Reads a script's options: --NAME VALUE sets the variable NAME (dashes as _), --NAME of a "NAME!" sets it to the option itself.
+# block.key=value goes into the array overrides. Only a "NAME?" may have an empty value.
+read_options() { # "NAME.." ARGUMENT...
+  local known=" $1 " option variable
+  shift
+  overrides=()
+  while [ $# -gt 0 ]; do
+    option=$1
+    shift
+    variable=${option#--}
+    variable=${variable//-/_}
+    case $option in
+      -h | --help) usage ;;
+      -*) [[ $option =~ ^--[a-z-]+$ ]] || die "unknown argument '$option'; see --help" ;;
+      *.*=*) overrides+=("$option"); continue ;;
+      *) die "unknown argument '$option'; see --help" ;;
+    esac
+    case $known in
+      *" ${option#--}! "*) printf -v "$variable" %s "$option"; continue ;;
+      *" ${option#--}? "*) [ $# -gt 0 ] || die "$option needs a value; see --help" ;;
+      *" ${option#--} "*) [ -n "${1:-}" ] || die "$option needs a value; see --help" ;;
+      *) die "unknown argument '$option'; see --help" ;;
+    esac
+    printf -v "$variable" %s "$1"
+    shift
+  done
+}
+
+# Waits for a child through the signals that the script traps: one ends `wait`, not the child, whose status is kept for the next
+# `wait`. COUNTER names the variable that the trap counts up. Returns the child's status.
+wait_through() { # CHILD COUNTER
+  local seen status
+  while :; do
+    seen=${!2} status=0
+    wait "$1" || status=$?
+    [ "$seen" != "${!2}" ] || return $status
+  done
+}
+
+is_done() { [ -f "$1/summary.json" ] && grep -q '"done":true' "$1/summary.json"; } # FOLDER
+
 # Open MPI refuses to start as root unless told; containers and batch images commonly run as root.
 if [ "$(id -u)" = 0 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -49,6 +90,9 @@ configure_and_build() { # PRESET [TARGET...]
 }
 
 minipipe=${MINIPIPE:-$root/build/release/minipipe}
+
+# Builds the program where there is none.
+need_program() { [ -x "$minipipe" ] || { load_setup && configure_and_build release minipipe; }; }
 
 # The command that runs minipipe on N ranks, bound to one core each where there are enough cores, else side by side on the
 # cores there are: in the array launch_command.

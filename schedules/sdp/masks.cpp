@@ -32,8 +32,9 @@ int fewest_units(int workers, int units) { return workers == 1 ? units : 1 + (un
   const int fewest = fewest_units(options.workers, options.units);
   // Rounded up: it must not fall back to one unit fewer.
   const double coverage = std::min(1.0, std::ceil(1e4 * fewest / options.units) / 1e4);
-  const std::string workers = options.workers == 1 ? "1 worker that holds " : str(options.workers) + " workers that each hold ";
-  throw InputError("sdp.coverage = " + short_number(options.coverage) + ": " + workers + str(held) + " of " +
+  const std::string replicas =
+      options.workers == 1 ? "1 replica that holds " : str(options.workers) + " replicas that each hold ";
+  throw InputError("sdp.coverage = " + short_number(options.coverage) + ": " + replicas + str(held) + " of " +
                    str(options.units) + " units " + what + "; the smallest coverage that works here is " +
                    short_number(coverage) + " (" + str(fewest) + " of " + str(options.units) + " units each)");
 }
@@ -76,7 +77,7 @@ Masks make_masks(const MaskOptions& options) {
   }
   if (!(options.coverage > 0.0 && options.coverage <= 1.0)) {
     throw InputError("sdp.coverage = " + short_number(options.coverage) +
-                     ": is not in (0, 1]; it is the share of the units that a worker holds, 1 for all");
+                     ": is not in (0, 1]; it is the share of the units that a replica holds, 1 for all");
   }
   const int held = units_per_worker(options);
   const std::int64_t pairs = static_cast<std::int64_t>(options.workers) * held;
@@ -136,11 +137,11 @@ double masking_error(const Masks& masks) {
 
 std::string to_text(const Masks& masks) {
   const std::size_t width = str(masks.workers).size();
-  const std::size_t label = std::max(std::string("holders").size(), ("worker " + str(masks.workers - 1)).size());
+  const std::size_t label = std::max(std::string("holders").size(), ("replica " + str(masks.workers - 1)).size());
   const auto padded = [](std::string text, std::size_t size) { return text.append(size - std::min(size, text.size()), ' '); };
   std::string text;
   for (int worker = 0; worker < masks.workers; ++worker) {
-    text += padded("worker " + str(worker), label) + " ";
+    text += padded("replica " + str(worker), label) + " ";
     for (int unit = 0; unit < masks.units(); ++unit) {
       text += std::string(width, ' ') + (masks.holds(worker, unit) ? "#" : ".");
     }

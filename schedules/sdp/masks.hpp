@@ -53,7 +53,7 @@ double spectral_gap(const Masks& masks);
 // Distance of the assignment from the uniform one: root mean square over units of (holders / mean holders - 1).
 double masking_error(const Masks& masks);
 
-// For people: a row per worker, a mark per unit, and the holder counts below.
+// For people: a row per replica, a mark per unit, and the holder counts below.
 std::string to_text(const Masks& masks);
 
 }  // namespace minipipe::schedules

@@ -22,14 +22,12 @@ SteadyStep steady_step(const ScheduleOptions& options, const Costs& costs) {
   SteadyStep step;
   const double elapsed = many.makespan - few.makespan;
   step.time = elapsed / static_cast<double>(more);
-  double updates = 0;
-  for (const double cost : costs.update) updates += cost;
   const auto sum = [](const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); };
   const double busy = sum(many.busy) - sum(few.busy);
   const double ranks_time = static_cast<double>(many.busy.size()) * elapsed;
   if (ranks_time > 0) {
     step.busy_share = busy / ranks_time;
-    step.pass_share = (busy - static_cast<double>(more) * updates) / ranks_time;
+    step.pass_share = (busy - static_cast<double>(more) * sum(costs.update)) / ranks_time;
   }
   step.peak_in_flight = many.peak_in_flight;
   step.gap_max = *std::max_element(many.gap_max.begin(), many.gap_max.end());

@@ -23,20 +23,20 @@ class Baselines {
     options_.window = request.microbatches;
   }
 
+  // Asked to stop, it ends with those so far, 1f1b at least.
   std::vector<TunedPlan> all() {
     const int n = request_.devices;
     const std::vector<int> uniform = uniform_partition(layers_, n);
+    const auto add = [this](const std::string& name, const auto& candidates) {
+      if (!request_.stopped()) keep_best(name, candidates());
+    };
+    using Plans = std::vector<TunedPlan>;
     keep_best("1f1b", {simple("1f1b", uniform, one_stage_per_rank(n))});
-    std::vector<TunedPlan> candidates;
-    for (int chunks = 2; chunks * n <= std::min(layers_, 8 * n) && n > 1; ++chunks) {
-      options_.chunks = chunks;
-      candidates.push_back(simple("interleaved", uniform_partition(layers_, chunks * n), looped(n, chunks)));
-    }
-    keep_best("interleaved", candidates);
-    keep_best("zero-bubble", zero_bubble(uniform));
-    keep_best("partition-only", {simple("1f1b", min_max_partition(request_.profile, n), one_stage_per_rank(n))});
-    keep_best("placement-only", {placement_only()});
-    keep_best("schedule-only", {schedule_only(uniform)});
+    add("interleaved", [&] { return interleaved(); });
+    add("zero-bubble", [&] { return zero_bubble(uniform); });
+    add("partition-only", [&] { return Plans{simple("1f1b", min_max_partition(request_.profile, n), one_stage_per_rank(n))}; });
+    add("placement-only", [&] { return Plans{placement_only()}; });
+    add("schedule-only", [&] { return Plans{schedule_only(uniform)}; });
     return std::move(result_);
   }
 
@@ -56,6 +56,16 @@ class Baselines {
     return timed(partition, placement, order_of(options_, placement));
   }
 
+  std::vector<TunedPlan> interleaved() {
+    const int n = request_.devices;
+    std::vector<TunedPlan> candidates;
+    for (int chunks = 2; chunks * n <= std::min(layers_, 8 * n) && n > 1 && !request_.stopped(); ++chunks) {
+      options_.chunks = chunks;
+      candidates.push_back(simple("interleaved", uniform_partition(layers_, chunks * n), looped(n, chunks)));
+    }
+    return candidates;
+  }
+
   std::vector<TunedPlan> zero_bubble(const std::vector<int>& uniform) {
     const int n = request_.devices;
     const Placement placement = one_stage_per_rank(n);
@@ -69,24 +79,34 @@ class Baselines {
     }
     options_.costs = {total[0] / n, total[1] / n, total[2] / n};
     for (const double limit : {1.0 * n, 2.0 * n}) {
+      if (request_.stopped()) return candidates;
       options_.memory_limit = limit;
       candidates.push_back(simple("zb-auto", uniform, placement));
     }
-    if (2 * n <= layers_ && n > 1) {
+    if (2 * n <= layers_ && n > 1 && !request_.stopped()) {
       options_.chunks = 2;
       candidates.push_back(simple("zb-v", uniform_partition(layers_, 2 * n), vee(n)));
     }
     return candidates;
   }
 
-  // Stages of equal size; their number and places searched under a fixed budget.
+  // Evaluations of a baseline's own search: always as many, so that it is the same whatever the request's budget, unless each
+  // evaluation takes so long that they would dwarf that budget.
+  std::int64_t budget(std::int64_t usual) const {
+    constexpr std::int64_t large = 100000;  // layers x microbatches
+    const bool limited = request_.evaluations > 0 && std::int64_t{layers_} * request_.microbatches > large;
+    return limited ? std::min(usual, request_.evaluations) : usual;
+  }
+
+  // Stages of equal size; their number and places searched.
   TunedPlan placement_only() {
     TuneRequest own = request_;
-    own.evaluations = 2000;
+    own.evaluations = budget(2000);
     SearchContext context(own);
     StructureSearch search(context);
     Structure best;
     for (int stages = own.devices; stages <= std::min(layers_, 8 * own.devices); stages += own.devices) {
+      if (request_.stopped()) break;
       Structure structure{uniform_partition(layers_, stages), {}, {}};
       structure.rules.whole_backward = true;
       for (int s = 0; s < stages; ++s) structure.rank_of_stage.push_back(s % own.devices);
@@ -110,7 +130,7 @@ class Baselines {
 
   TunedPlan schedule_only(const std::vector<int>& uniform) {
     TuneRequest own = request_;
-    own.evaluations = 20000;
+    own.evaluations = budget(20000);
     SearchContext context(own);
     StructureSearch search(context);
     Structure structure{uniform, one_stage_per_rank(own.devices).rank_of_stage, {}};

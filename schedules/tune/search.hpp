@@ -26,7 +26,7 @@ struct SearchContext {
   bool count() {
     ++evaluations;
     if (request.evaluations > 0 && evaluations >= request.evaluations) over = true;
-    if (evaluations % 16 == 0 && request.stop && request.stop()) over = true;
+    if (evaluations % 16 == 0 && request.stopped()) over = true;
     return over;
   }
   // Fewest layers of a stage: the ends may consist of embedding or head alone.

@@ -48,7 +48,8 @@ class Tuner {
     } else {
       result_.baselines = baselines(request_);
       for (const TunedPlan& plan : result_.baselines) offer(plan, plan.name);
-      start();
+      context_.over = result_.best.makespan < OrderEvaluator::kNever && request_.stopped();
+      if (!context_.over) start();
     }
     while (!context_.over && !done()) cycle();
     result_.evaluations = context_.evaluations;

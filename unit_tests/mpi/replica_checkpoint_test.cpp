@@ -33,6 +33,7 @@ struct Grid {
 std::vector<Grid> grids(int ranks) {
   std::vector<Grid> result;
   for (int stages = 1; stages <= std::min(2, ranks); ++stages) {
+    if (ranks % stages != 0) continue;
     const auto add = [&](const std::string& name, ReplicaOptions options, double coverage = 1) {
       options.bucket_floats = 500;
       options.replicas = ranks / stages;

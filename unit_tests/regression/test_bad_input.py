@@ -130,6 +130,26 @@ def test_output():
     refused("output.directory = ", "/proc/out", "name a folder", changes={"output.directory": "/proc/out"})
 
 
+def test_transport():
+    """What this program cannot do ends a run before anything is touched; plans may be made for another machine."""
+    support.train(2, "earlier", {"run.steps": 2})
+    before = Path("earlier/summary.json").read_bytes()
+    for key, value, told in (("transport", "nccl", "built without NCCL"), ("staging", "device", "computes on the host")):
+        changes = support.overrides({f"parallel.{key}": value, "output.directory": "earlier"})
+        for verb in ("check", "simulate"):
+            result = support.run(1, verb, "deck.toml", *changes)
+            if "warning" not in result.output:
+                break  # a program that can
+            support.assert_contains(result.output, f'warning: parallel.{key} = "{value}"', told)
+        else:
+            refused(f'parallel.{key} = "{value}"', told, changes={f"parallel.{key}": value})
+            support.run(2, "train", "deck.toml", *changes, status=2)
+            result = support.run(2, "eval", "deck.toml", *changes, "--checkpoint", "latest", status=2)
+            support.assert_contains(result.output, told)
+    assert not list(Path("earlier").glob("previous*")), "results of the earlier run were moved away"
+    assert Path("earlier/summary.json").read_bytes() == before
+
+
 if __name__ == "__main__":
     deck = [test_deck, test_all_at_once, test_command_line, test_stages, test_combinations]
-    support.main([*deck, test_tokens, test_checkpoints, test_output])
+    support.main([*deck, test_tokens, test_checkpoints, test_output, test_transport])

@@ -123,6 +123,27 @@ def test_scripts_help():
         assert not left, f"{script.name} --help leaves {left}"
 
 
+def test_options_of_scripts():
+    """read_options, which scripts share."""
+
+    script = """. "$0"; list=old number=1
+        read_options "number list? no-strict!" "$@"
+        printf "%s|" "$number" "$list" "${no_strict:-}" "${overrides[@]}" """
+
+    def told(*arguments):
+        done = subprocess.run(["bash", "-c", script, support.SOURCE / "jobs/lib/common.sh", *arguments], text=True, timeout=20,
+                              check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return done.returncode, done.stdout
+
+    assert told() == (0, "1|old||"), told()
+    every = ("a.b=c d", "--number", "2", "--list", "", "--no-strict", "x.y=[1]")
+    assert told(*every) == (0, "2||--no-strict|a.b=c d|x.y=[1]|"), told(*every)
+    for wrong, word in ((["--numbers", "2"], "--numbers"), (["2"], "'2'"), (["--number"], "--number needs"), (["--number", ""], "--number needs"),
+                        (["--list"], "--list needs"), (["--number list?", "2"], "--number list?"), (["--a.b=c"], "--a.b=c")):
+        status, text = told(*wrong)
+        assert status == 1 and word in text, (wrong, status, text)
+
+
 def test_no_links_in_git():
     if not (support.SOURCE / ".git").exists():
         return  # an archive, not a checkout
@@ -135,4 +156,4 @@ def test_no_links_in_git():
 
 if __name__ == "__main__":
     support.main([test_decks, test_decks_say_what_each_key_is, test_deck_table, test_tensor_table, test_paths, test_scripts_help,
-                  test_no_links_in_git])
+                  test_options_of_scripts, test_no_links_in_git])

@@ -48,11 +48,13 @@ def planned(name):
     peaks = json.loads(support.run(1, "simulate", "deck.toml", *arguments).output.strip().splitlines()[-1])["peak_bytes"]
     if ranks > replicas:
         return peaks, None
-    # check has no --stages; here replicas of one stage.
-    lines = support.run(1, "check", "deck.toml", *arguments[:-2]).output.splitlines()
+    # check tells them by stage: here the rank's only one.
+    lines = support.run(1, "check", "deck.toml", *arguments).output.splitlines()
     begin = next(i for i, line in enumerate(lines) if line.startswith("bytes by category")) + 2
     rows = [[int(word) for word in line.split()] for line in lines[begin : begin + replicas]]
     assert [row[0] for row in rows] == list(range(replicas)), rows
+    size = f"{max(peaks) / 2**20:.2f} MiB" if max(peaks) >= 2**20 else f"{max(peaks) / 2**10:.2f} KiB"
+    assert lines[begin + replicas] == f"fullest of {ranks} ranks: rank {peaks.index(max(peaks))}, {size}", lines[begin + replicas]
     return peaks, {category: [row[2 + i] for row in rows] for i, category in enumerate(CATEGORIES)}
 
 

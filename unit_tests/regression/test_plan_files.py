@@ -134,5 +134,23 @@ def test_bad_plans():
     refused(GOOD, "none.csv", "cannot be read", **{"schedule.plan": "none.csv"})
 
 
+def checked(rows, *parts, status=0, **changes):
+    """check on one rank plans for the ranks that the plan is for."""
+    Path("checked.csv").write_text("".join(row + "\n" for row in rows))
+    wanted = {"train.microbatches": 2, "schedule.name": "plan", "schedule.plan": "checked.csv", **changes}
+    support.assert_contains(support.run(1, "check", "deck.toml", *support.overrides(wanted), status=status).output, *parts)
+
+
+def test_check_on_one_rank():
+    checked(GOOD, "2 stages", "legal")
+    one_row = ["0F0,1F0,1B0,0B0,0F1,1F1,1B1,0B1"]
+    checked(one_row, "2 stages", "legal", **{"parallel.data": 2})
+    checked(one_row, "2 stages", "legal", **{"parallel.data": 2, "parallel.stages": 2})
+    header = ["# layers: 4", "# microbatches: 2"]
+    checked([*header, *GOOD], "legal")
+    checked([*header, "# devices: 2", *GOOD], "legal")
+    checked([*header, "# devices: 4", *GOOD], "made for 4 devices", "there are 2 ranks", status=2)
+
+
 if __name__ == "__main__":
-    support.main([test_export, test_torch_compute_only, test_torch_with_messages, test_bad_plans])
+    support.main([test_export, test_torch_compute_only, test_torch_with_messages, test_bad_plans, test_check_on_one_rank])

@@ -20,12 +20,18 @@ MODES = {  # replicas times stages = 4 ranks
 }
 
 
+def readable(count):
+    return f"{count / 2**10:.2f} KiB" if count < 2**20 else f"{count / 2**20:.2f} MiB"
+
+
 def planned(deck, stages):
     told = support.run(1, "check", deck, "--stages", stages).output
     table = told[told.index("bytes sent per update:") :].splitlines()[1:]
     purposes = table[0].split()[1:]
     rows = [line.split()[1:] for line in table[1:] if re.match(r" *\d+ +\d", line)]
-    return {purpose: [float(row[column]) for row in rows] for column, purpose in enumerate(purposes)}
+    plan = {purpose: [float(row[column]) for row in rows] for column, purpose in enumerate(purposes)}
+    support.assert_contains(told, f"mean of the ranks: {readable(sum(plan['all']) / len(rows))}\n")
+    return plan
 
 
 def test_plan_is_what_is_sent():

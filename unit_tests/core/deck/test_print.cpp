@@ -5,6 +5,7 @@
 #include "core/deck/print.hpp"
 #include "core/deck/schema.hpp"
 #include "core/deck/suggest.hpp"
+#include "core/deck/sweep.hpp"
 #include "unit_tests/core/deck/support.hpp"
 
 namespace minipipe::core {
@@ -111,19 +112,29 @@ TEST(Help, ListsEveryKeyWithDefaultAndMeaning) {
   const Deck defaults;
   for (const Entry& entry : schema()) {
     const std::string value = to_toml(entry.get(defaults));
-    EXPECT_THAT(plain,
-                HasSubstr("\n" + std::string(entry.may_change_at_restart ? "* " : "  ") + entry.key + " = " + value + "\n"));
-    EXPECT_THAT(plain, HasSubstr(entry.doc));
+    const std::string line = "\n" + entry.key + " = " + value + (entry.may_change_at_restart ? "  # *\n" : "\n");
+    EXPECT_THAT(plain, HasSubstr(line + "#     " + entry.doc + "\n"));
     EXPECT_THAT(markdown, HasSubstr("| `" + entry.key + "` | "));
     EXPECT_THAT(markdown, HasSubstr(" | `" + value + "` | "));
   }
   for (const BlockDoc& block : schema_blocks()) {
-    EXPECT_THAT(plain, HasSubstr("\n[" + block.name + "]  "));
+    EXPECT_THAT(plain, HasSubstr("\n[" + block.name + "]  # " + block.doc + "\n"));
     EXPECT_THAT(markdown, HasSubstr("### `[" + block.name + "]`"));
   }
   EXPECT_THAT(plain, HasSubstr("float, 0 <= value < 1"));
   EXPECT_THAT(plain, HasSubstr("string, fp32 | bf16"));
   EXPECT_THAT(markdown, HasSubstr("fp32 \\| bf16")) << "a bare bar would end the cell";
+}
+
+TEST(Help, IsADeckOfTheDefaults) {
+  std::string text = help_deck();
+  ASSERT_EQ(read_error(text), "");
+  EXPECT_EQ(read_deck(text, "d.toml"), Deck());
+  // The example of a sweep, without its comment signs: three seeds by two pairs.
+  const auto example = text.find("# [sweep]\n");
+  ASSERT_NE(example, std::string::npos);
+  for (auto line = example; line < text.size(); line = text.find('\n', line) + 1) text.erase(line, 2);
+  EXPECT_EQ(read_sweep_deck(text, "d.toml").sweep.cases(), 6);
 }
 
 TEST(Suggest, EditDistance) {

@@ -200,13 +200,13 @@ TEST(ReplicaRules, EmulationAndReplayHaveOneReplica) {
 
 TEST(ReplicaRules, CoverageOfOneStage) {
   EXPECT_EQ(rules_error({"parallel.mode=sdp", "parallel.data=4", "sdp.coverage=0.125"}, 4),
-            "command line: sdp.coverage = 0.125: 4 workers that each hold 1 of 8 units leave 4 held by nobody; the smallest "
+            "command line: sdp.coverage = 0.125: 4 replicas that each hold 1 of 8 units leave 4 held by nobody; the smallest "
             "coverage that works here is 0.375 (3 of 8 units each) [stage 0: 8 blocks, sdp.unit = \"block\"]");
   expect_refusal(
       {"parallel.mode=sdp", "parallel.data=4", "sdp.coverage=0.25", "sdp.unit=sublayer"}, 4,
       "each hold 4 of 16 units share too few of them: parts of the model would never meet; the smallest coverage that "
       "works here is 0.3125 (5 of 16 units each)");
-  expect_refusal({"parallel.mode=sdp", "sdp.coverage=0.5"}, 1, "1 worker that holds 4 of 8 units leaves 4 held by nobody");
+  expect_refusal({"parallel.mode=sdp", "sdp.coverage=0.5"}, 1, "1 replica that holds 4 of 8 units leaves 4 held by nobody");
 }
 
 TEST(ReplicaRules, CoverageOfWrittenStages) {
@@ -227,7 +227,7 @@ TEST(ReplicaRules, MasksOfABalancedPartition) {
   EXPECT_THAT(error_of([&] {
                 check_masks(low, {4, 4});
               }),
-              HasSubstr("command line: sdp.coverage = 0.5: 2 workers that each hold 2 of 4 units share too few of them"));
+              HasSubstr("command line: sdp.coverage = 0.5: 2 replicas that each hold 2 of 4 units share too few of them"));
   EXPECT_EQ(error_of([&] { check_masks(read_deck("", "d.toml", {"parallel.mode=sdp", "parallel.data=2"}), {4, 4}); }), "");
   EXPECT_EQ(error_of([&] { check_masks(Deck(), {4, 4}); }), "");
 }

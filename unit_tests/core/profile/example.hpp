@@ -59,7 +59,7 @@ inline Profile example_hybrid_profile() {
     int number = 0;
     for (const LayerKind kind : hybrid_kinds) {
       ++number;
-      profile.layers[static_cast<std::size_t>(kind)] = {100 * number, 1024 * number};
+      profile.of(kind) = {100 * number, 1024 * number};
       for (LayerTimes* times : {&rank.forward, &rank.backward, &rank.backward_input, &rank.backward_weight, &rank.update}) {
         times->of(LayerKind::transformer) = 0;
         times->of(kind) = 1e-3 * number;

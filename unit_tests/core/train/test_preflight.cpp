@@ -5,6 +5,8 @@
 #include "core/deck/rules.hpp"
 #include "core/train/predict.hpp"
 #include "core/train/preflight.hpp"
+#include "core/types/types.hpp"
+#include "schedules/error.hpp"
 #include "schedules/simulate/efficiency.hpp"
 #include "unit_tests/core/train/decks.hpp"
 
@@ -70,6 +72,23 @@ TEST(Preflight, LongDelaysUnderAdamWAreWarnedOf) {
   EXPECT_EQ(delay_warning(tests::small_deck({"schedule.name=1f1b"}), 8), "");
   EXPECT_EQ(delay_warning(tests::small_deck({"schedule.name=paci", "schedule.synchronous_updates=5"}), 8), "");
   EXPECT_EQ(delay_warning(tests::small_deck({"schedule.name=paci", "train.optimizer=muon"}), 8), "");
+}
+
+TEST(Preflight, TransportsThatAreNotHereAreTold) {
+  EXPECT_EQ(transport_problem(tests::small_deck({})), "");
+  EXPECT_NO_THROW(check_transport(tests::small_deck({})));
+  const Deck device = tests::small_deck({"parallel.staging=device"});
+  const Deck nccl = tests::small_deck({"parallel.transport=nccl"});
+  if (on_host) {
+    EXPECT_NE(transport_problem(device).find("parallel.staging = \"device\": this minipipe computes on the host"),
+              std::string::npos);
+    EXPECT_THROW(check_transport(device), InputError);
+    EXPECT_NE(transport_problem(nccl).find("parallel.transport = \"nccl\": this minipipe was built without NCCL"),
+              std::string::npos);
+    EXPECT_THROW(check_transport(nccl), InputError);
+  } else {
+    EXPECT_EQ(transport_problem(device), "");
+  }
 }
 
 TEST(Preflight, MemoryCountsWeightVersionsAndMessages) {

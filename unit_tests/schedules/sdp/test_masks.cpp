@@ -94,13 +94,13 @@ TEST(Masks, RefuseOnlyWhatCannotWorkAndNameTheSmallestCoverage) {
 
 TEST(Masks, RefusalsSayWhatIsWrong) {
   EXPECT_EQ(refusal(MaskOptions{.workers = 2, .units = 8, .coverage = 0.25}, make_masks),
-            "sdp.coverage = 0.25: 2 workers that each hold 2 of 8 units leave 4 held by nobody; the smallest coverage that "
+            "sdp.coverage = 0.25: 2 replicas that each hold 2 of 8 units leave 4 held by nobody; the smallest coverage that "
             "works here is 0.625 (5 of 8 units each)");
   EXPECT_EQ(refusal(MaskOptions{.workers = 4, .units = 8, .coverage = 0.25}, make_masks),
-            "sdp.coverage = 0.25: 4 workers that each hold 2 of 8 units share too few of them: parts of the model would never "
+            "sdp.coverage = 0.25: 4 replicas that each hold 2 of 8 units share too few of them: parts of the model would never "
             "meet; the smallest coverage that works here is 0.375 (3 of 8 units each)");
   EXPECT_THAT(refusal(MaskOptions{.workers = 1, .units = 3, .coverage = 0.5}, make_masks),
-              HasSubstr("1 worker that holds 2 of 3 units leaves 1 held by nobody; the smallest coverage that works here is 1 "
+              HasSubstr("1 replica that holds 2 of 3 units leaves 1 held by nobody; the smallest coverage that works here is 1 "
                         "(3 of 3 units each)"));
   for (const double coverage : {0.0, -0.5, 1.001, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_THAT(refusal(MaskOptions{.workers = 2, .units = 2, .coverage = coverage}, make_masks),
@@ -163,11 +163,11 @@ TEST(Masks, RandomOnesPreferNoPair) {
 
 TEST(Masks, RandomOnesAreTheSameEverywhere) {
   EXPECT_EQ(to_text(make_masks({.workers = 4, .units = 8, .coverage = 0.5, .generator = MaskGenerator::random, .seed = 1})),
-            "worker 0  . . # # # . # .\n"
-            "worker 1  . # # . # # . .\n"
-            "worker 2  # # . # . . . #\n"
-            "worker 3  # . . . . # # #\n"
-            "holders   2 2 2 2 2 2 2 2\n");
+            "replica 0  . . # # # . # .\n"
+            "replica 1  . # # . # # . .\n"
+            "replica 2  # # . # . . . #\n"
+            "replica 3  # . . . . # # #\n"
+            "holders    2 2 2 2 2 2 2 2\n");
 }
 
 TEST(Masks, GeneratorHasThePublishedSequence) {
@@ -196,12 +196,12 @@ TEST(Masks, MaskingError) {
 
 TEST(Masks, Text) {
   EXPECT_EQ(to_text({2, {{0}, {0, 1}, {1}}}),
-            "worker 0  # # .\n"
-            "worker 1  . # #\n"
-            "holders   1 2 1\n");
+            "replica 0  # # .\n"
+            "replica 1  . # #\n"
+            "holders    1 2 1\n");
   const std::string wide = to_text(full_masks(12, 2));
-  EXPECT_THAT(wide, HasSubstr("worker 9    #  #\nworker 10   #  #\n"));
-  EXPECT_THAT(wide, HasSubstr("holders    12 12\n"));
+  EXPECT_THAT(wide, HasSubstr("replica 9    #  #\nreplica 10   #  #\n"));
+  EXPECT_THAT(wide, HasSubstr("holders     12 12\n"));
 }
 
 }  // namespace

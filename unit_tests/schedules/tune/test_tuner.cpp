@@ -144,6 +144,31 @@ TEST(Tuner, StopsWhenAskedWithTheBestSoFar) {
   EXPECT_LE(result.best.makespan, 133121);
 }
 
+TEST(Tuner, StopEndsTheBaselinesToo) {
+  auto request = request_for(nemotron_nano(), 4, 8, 0);
+  request.stop = [] { return true; };
+  ASSERT_EQ(baselines(request).size(), 1u);
+  EXPECT_EQ(baselines(request).front().name, "1f1b");
+  const auto result = tune(request);
+  EXPECT_EQ(result.best.makespan, 133121);
+  EXPECT_EQ(result.evaluations, 0);
+  expect_sound(request, result.best);
+}
+
+// The searches among the baselines have budgets of their own. Where evaluations take long, the request's smaller one limits
+// them; `stop` is asked at every 16th evaluation.
+TEST(Tuner, BaselinesOfALargeCaseKeepToTheBudget) {
+  const auto asked = [](int layers) {
+    auto request = request_for(equal_layers(layers, 1, 1, 1), 2, 128, 10);
+    int count = 0;
+    request.stop = [&] { return ++count < 0; };
+    EXPECT_EQ(baselines(request).size(), 6u);
+    return count;
+  };
+  EXPECT_GT(asked(64), 200);
+  EXPECT_LT(asked(1024), 50);
+}
+
 TEST(Tuner, FewMicrobatchesAndOneDevice) {
   for (const int devices : {1, 3}) {
     for (const int microbatches : {1, 2}) {
