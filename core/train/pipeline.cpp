@@ -93,7 +93,10 @@ std::int64_t LocalStage::message_bytes() const {
 }
 
 Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const Sources& sources, std::function<double()> clock)
-    : place_(place), clock_(std::move(clock)), transport_(make_transport(deck.parallel.transport, edges)) {
+    : place_(place),
+      replica_transport_(deck.parallel.transport),
+      clock_(std::move(clock)),
+      transport_(make_transport(deck.parallel.transport, edges)) {
   for (const int index : place_.local_stages()) {
     LocalStage stage;
     stage.index = index;
@@ -176,12 +179,15 @@ void Pipeline::make_exchange(LocalStage& stage, MPI_Comm replicas) {
   const auto scale = [&model](const std::vector<int>& holders, std::int64_t update) {
     return model.gradient_scale(holders, update);
   };
+  MPI_Comm comm = exchanges_.back().get();
   // A replica that cannot make its part must not be waited for.
-  agree(exchanges_.back().get(), [&] {
-    stage.exchange = std::make_unique<ReplicaExchange>(ExchangeLayout(model.replica_layout()), arrays, exchanges_.back().get(),
-                                                       model.space(), scale);
+  agree(comm, [&] {
+    const ExchangeLayout layout(model.replica_layout(), exchange_memory(replica_transport_));
+    stage.exchange = std::make_unique<ReplicaExchange>(layout, arrays, comm, model.space(), scale, 0,
+                                                       make_replica_streams(replica_transport_, comm));
   });
-  stage.exchange->check_layouts(exchanges_.back().get());
+  stage.exchange->check_layouts(comm);
+  agree(comm, [&] { stage.exchange->join(); });
   model.attach(*stage.exchange);
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/comm/message_buffers.hpp"
@@ -91,6 +92,7 @@ class Pipeline {
   void delay_links(const Deck& deck);
 
   Place place_;
+  std::string replica_transport_;
   std::function<double()> clock_;
   std::unique_ptr<Transport> transport_;
   std::int64_t sent_to_stages_ = 0;      // counted by the channels
