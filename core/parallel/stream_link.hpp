@@ -56,6 +56,7 @@ class StreamLink {
 struct ReplicaStreams {
   std::unique_ptr<StreamLink> sums;
   std::unique_ptr<StreamLink> gathers;
+  ExchangeMemory memory() const { return sums != nullptr ? ExchangeMemory::kernels : ExchangeMemory::host; }
 };
 
 // Of the deck's transport ("mpi", "nccl"); null for MPI. `replicas`: borrowed. Throws RunError.

@@ -119,10 +119,11 @@ Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const S
 
 Pipeline::~Pipeline() = default;
 
-void Pipeline::join_replicas(MPI_Comm replicas) {
+void Pipeline::join_replicas(MPI_Comm replicas, const MakeStreams& make_streams) {
   if (place_.replicas == 1) return;
+  const MakeStreams of_deck = [this](MPI_Comm comm) { return make_replica_streams(replica_transport_, comm); };
   for (LocalStage& stage : stages_) {
-    if (stage.model) make_exchange(stage, replicas);
+    if (stage.model) make_exchange(stage, replicas, make_streams ? make_streams : of_deck);
   }
 }
 
@@ -164,7 +165,7 @@ void Pipeline::make_compute(LocalStage& stage, const Deck& deck, const Sources& 
   stage.switchable = std::make_unique<SwitchStage>(*stage.model);
 }
 
-void Pipeline::make_exchange(LocalStage& stage, MPI_Comm replicas) {
+void Pipeline::make_exchange(LocalStage& stage, MPI_Comm replicas, const MakeStreams& make_streams) {
   exchanges_.push_back(Communicator::duplicate(replicas));
   KokkosStage& model = *stage.model;
   const ParameterStore& store = model.parameters();
@@ -182,9 +183,9 @@ void Pipeline::make_exchange(LocalStage& stage, MPI_Comm replicas) {
   MPI_Comm comm = exchanges_.back().get();
   // A replica that cannot make its part must not be waited for.
   agree(comm, [&] {
-    const ExchangeLayout layout(model.replica_layout(), exchange_memory(replica_transport_));
-    stage.exchange = std::make_unique<ReplicaExchange>(layout, arrays, comm, model.space(), scale, 0,
-                                                       make_replica_streams(replica_transport_, comm));
+    ReplicaStreams streams = make_streams(comm);
+    const ExchangeLayout layout(model.replica_layout(), streams.memory());
+    stage.exchange = std::make_unique<ReplicaExchange>(layout, arrays, comm, model.space(), scale, 0, std::move(streams));
   });
   stage.exchange->check_layouts(comm);
   agree(comm, [&] { stage.exchange->join(); });

@@ -60,7 +60,9 @@ class Pipeline {
 
   // With several replicas, once, before anything else: allocates and joins the exchange among them. `replicas`: the ranks that
   // hold the same stages, by replica. Collective over it; a rank whose pipeline could not be made must not be waited for here.
-  void join_replicas(MPI_Comm replicas);
+  // `make_streams`: the links of one stage among `replicas`, borrowed; by default those of the deck's transport.
+  using MakeStreams = std::function<ReplicaStreams(MPI_Comm replicas)>;
+  void join_replicas(MPI_Comm replicas, const MakeStreams& make_streams = {});
 
   std::vector<LocalStage>& stages() { return stages_; }
 
@@ -86,7 +88,7 @@ class Pipeline {
   SentBytes all_sent() const;
   void make_buffers(LocalStage& stage, const Deck& deck);
   void make_compute(LocalStage& stage, const Deck& deck, const Sources& sources);
-  void make_exchange(LocalStage& stage, MPI_Comm replicas);
+  void make_exchange(LocalStage& stage, MPI_Comm replicas, const MakeStreams& make_streams);
   void connect();
   void connect_in_process(LocalStage& lower, LocalStage& upper);
   void delay_links(const Deck& deck);
