@@ -187,7 +187,7 @@ class ReplicasDelayed : public ::testing::Test {
   }
   // All ranks are replicas.
   static std::string all() { return "parallel.data=" + std::to_string(size()); }
-  static constexpr std::int64_t updates = 24;
+  static constexpr std::int64_t updates = 16;
 };
 
 TEST_F(ReplicasDelayed, overlapping_groups_of_holders) {
