@@ -10,6 +10,7 @@
 #include "app/session.hpp"
 #include "core/comm/abort_job.hpp"
 #include "core/comm/agreement.hpp"
+#include "core/comm/nccl_transport.hpp"
 #include "core/deck/help.hpp"
 #include "schedules/error.hpp"
 
@@ -62,6 +63,16 @@ void set_defaults_of_kokkos(Command::Verb verb) {
   if (plans) setenv("KOKKOS_DISABLE_WARNINGS", "ON", keep);
 }
 
+// Before CUDA starts, where the user has not set them. A message that NCCL waits for keeps its stream busy. Loading a kernel at
+// its first call waits for all streams, so that ranks could wait for each other: all are loaded at the start. And streams that
+// share a hardware queue wait for each other: there are to be as many as can be.
+void set_defaults_of_cuda(const Command& command) {
+  if (!minipipe::core::have_nccl || !minipipe::app::mentions(command, "nccl", MPI_COMM_WORLD)) return;
+  constexpr int keep = 0;
+  setenv("CUDA_MODULE_LOADING", "EAGER", keep);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", keep);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -78,6 +89,7 @@ int main(int argc, char** argv) {
     const bool computes = !parsed.command.cases && !parsed.command.print_deck;
     if (computes) {
       set_defaults_of_kokkos(parsed.command.verb);
+      set_defaults_of_cuda(parsed.command);
       Kokkos::initialize(argc, argv);
     }
     try {

@@ -56,4 +56,18 @@ core::Deck load_deck(const Command& command, MPI_Comm comm) {
   return core::effective_deck(deck);
 }
 
+bool mentions(const Command& command, const std::string& word, MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  int found = 0;
+  if (rank == 0) {
+    std::ostringstream text;
+    if (std::ifstream stream(command.deck, std::ios::binary); stream) text << stream.rdbuf();
+    for (const std::string& override : command.overrides) text << '\n' << override;
+    found = text.str().find(word) != std::string::npos ? 1 : 0;
+  }
+  MPI_Bcast(&found, 1, MPI_INT, 0, comm);
+  return found != 0;
+}
+
 }  // namespace minipipe::app

@@ -14,6 +14,10 @@ namespace minipipe::app {
 // Collective; throws InputError on all.
 core::Deck load_deck(const Command& command, MPI_Comm comm);
 
+// Whether the deck's text, as it is in the file, or an override has the word: for what must be known before anything is parsed.
+// Collective. No error if there is no such file.
+bool mentions(const Command& command, const std::string& word, MPI_Comm comm);
+
 // The deck with its sweep. Collective as load_deck.
 core::SweepDeck load_sweep(const Command& command, MPI_Comm comm);
 

@@ -2,6 +2,7 @@
 # Is the program right on this machine's GPU, and how fast? A few minutes after the build:
 #   - losses of a small deck on the GPU beside those on the host; flush schedules in four stages of one process give the bits of
 #     one stage; with two GPUs: two ranks over MPI, over MPI with device memory (--device-mpi), over NCCL, all the same bits;
+#     so do two replicas over NCCL (ddp, zero1, fsdp) and over MPI. With one GPU these are left out: NCCL refuses two ranks on it;
 #   - GPT-2 124M in bf16 and fp32: tokens per second and the share of the card's own matrix rate (minipipe bench).
 # Ends with a table and OUT/table.json, which names the card.
 #   jobs/gpu-check.sh [--out DIR] [--steps N] [--device-mpi]
@@ -59,8 +60,12 @@ if [ "$cards" -ge 2 ]; then
   train gpu-mpi cuda 2
   [ -z "$device_mpi" ] || train gpu-device-mpi cuda 2 parallel.staging=device
   train gpu-nccl cuda 2 parallel.transport=nccl
+  train gpu-replicas cuda 2 parallel.data=2
+  train gpu-ddp-nccl cuda 2 parallel.data=2 parallel.transport=nccl
+  train gpu-zero1-nccl cuda 2 parallel.data=2 parallel.mode=zero1 parallel.transport=nccl
+  train gpu-fsdp-nccl cuda 2 parallel.data=2 parallel.mode=fsdp parallel.fsdp_reduce=window parallel.transport=nccl
 else
-  say "one GPU: messages between GPUs are not tried"
+  say "one GPU: messages between GPUs, of stages and of replicas, are not tried (NCCL refuses two ranks on one GPU)"
 fi
 for compute in bf16 fp32; do
   say "bench, $compute"

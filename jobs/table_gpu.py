@@ -21,6 +21,9 @@ COMPARISONS = [
     ("gpu-mpi", "gpu", 0.0),
     ("gpu-device-mpi", "gpu", 0.0),
     ("gpu-nccl", "gpu", 0.0),
+    ("gpu-ddp-nccl", "gpu-replicas", 0.0),
+    ("gpu-zero1-nccl", "gpu-replicas", 0.0),
+    ("gpu-fsdp-nccl", "gpu-replicas", 0.0),
 ]
 
 

@@ -195,7 +195,7 @@ Table make_table() {
       .row("data", &D::Parallel::data, at_least(1), change, "data-parallel replicas; ranks = data * stages")
       .row("stages", &D::Parallel::stages, at_least(0), change, "pipeline stages; 0 = ranks / data; with one rank per replica: that many in one process")
       .row("mode", &D::Parallel::mode, one_of({"ddp", "zero1", "fsdp", "sdp"}), change, "what replicas share: ddp all of it, averaging gradients; zero1 with moments sharded; fsdp with weights and gradients sharded too; sdp parts of the model ([sdp])")
-      .row("transport", &D::Parallel::transport, one_of({"mpi", "nccl"}), change, "what carries messages between stages on different ranks; nccl: from GPU to GPU, each rank with a GPU of its own")
+      .row("transport", &D::Parallel::transport, one_of({"mpi", "nccl"}), change, "what carries messages between stages on different ranks and among replicas; nccl: from GPU to GPU, each rank with a GPU of its own")
       .row("staging", &D::Parallel::staging, one_of({"host", "device"}), change, "transport = mpi on GPUs: messages pass through pinned host memory, or MPI is handed device memory, which it must support")
       .row("bucket_mb", &D::Parallel::bucket_mb, above(0), change, "MiB of gradients that are exchanged together; a larger tensor goes alone")
       .row("fsdp_reduce", &D::Parallel::fsdp_reduce, one_of({"microbatch", "window"}), change, "when sharded gradients are reduced: after every microbatch, or once per update, keeping whole gradients until then");

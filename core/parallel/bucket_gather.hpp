@@ -17,8 +17,13 @@ class BucketGather : public Transfer {
 
   void start(ReplicaLink& link, const ExecutionSpace& space, const StagingSlot& slot) override;
   bool advance(ReplicaLink& link, const ExecutionSpace& space, const StagingSlot& slot) override;
+  bool enqueue(int step, StreamLink& stream, Traffic& traffic, const StagingSlot& slot) override;
 
  private:
+  // The source to where messages read it, and to its own target.
+  void prepare(const ExecutionSpace& space, const StagingSlot& slot);
+  void unpack_all(const ExecutionSpace& space, const StagingSlot& slot);
+
   GatherPlan plan_;
   int tag_;
   TrafficPurpose purpose_;

@@ -28,10 +28,19 @@ class BucketReduce : public Transfer {
 
   void start(ReplicaLink& link, const ExecutionSpace& space, const StagingSlot& slot) override;
   bool advance(ReplicaLink& link, const ExecutionSpace& space, const StagingSlot& slot) override;
+  bool enqueue(int step, StreamLink& stream, Traffic& traffic, const StagingSlot& slot) override;
 
  private:
   bool used(int holder) const { return holder != plan_.number && plan_.parts[static_cast<std::size_t>(holder)].floats > 0; }
-  void form_sum(ReplicaLink& link, const ExecutionSpace& space, const StagingSlot& slot);
+  bool sums() const { return plan_.parts[static_cast<std::size_t>(plan_.number)].floats > 0; }
+  // What needs no message: the scale, if this replica is the only holder.
+  void store_alone(const ExecutionSpace& space);
+  // Of the own shard, from what has arrived.
+  void form_sum(const ExecutionSpace& space, const StagingSlot& slot);
+  void send_sums(ReplicaLink& link, const ExecutionSpace& space, const StagingSlot& slot);
+  void enqueue_values(StreamLink& stream, Traffic& traffic, const StagingSlot& slot);
+  void enqueue_sums(StreamLink& stream, Traffic& traffic, const StagingSlot& slot);
+  void unpack_sums(const ExecutionSpace& space, const StagingSlot& slot);
 
   ReducePlan plan_;
   Use use_;

@@ -33,6 +33,7 @@ std::vector<int> all_of(int replicas) {
 
 struct Builder {
   const ReplicaOptions& options;
+  ExchangeMemory memory;
   int me = options.replica;
 
   // A plan without parts if this replica does not hold the bucket. `alone`: as if it were the only holder. Of every shard only
@@ -60,7 +61,7 @@ struct Builder {
       return first + part_begin(bucket.shard_end(h) - first, of_part, parts);
     };
     for (int h = 0; h <= peers; ++h) {
-      plan.parts.push_back(make_part(source, begin(h, part), begin(h, part + 1), plan.slot_floats));
+      plan.parts.push_back(make_part(source, begin(h, part), begin(h, part + 1), memory, plan.slot_floats));
     }
     const std::int64_t from = begin(plan.number, part), to = begin(plan.number, part + 1);
     const std::int64_t start = bucket.shard_begin(plan.number);
@@ -87,11 +88,12 @@ struct Builder {
         continue;
       }
       if (h != number) {
-        plan.receives.push_back({bucket.holders[static_cast<std::size_t>(h)], make_part(target, begin, end, plan.slot_floats)});
+        plan.receives.push_back(
+            {bucket.holders[static_cast<std::size_t>(h)], make_part(target, begin, end, memory, plan.slot_floats)});
         continue;
       }
-      plan.source =
-          local ? make_part(source, 0, end - begin, plan.slot_floats) : make_part(source, begin, end, plan.slot_floats);
+      plan.source = local ? make_part(source, 0, end - begin, memory, plan.slot_floats)
+                          : make_part(source, begin, end, memory, plan.slot_floats);
       plan.peers = others(replicas, me);
       if (local) {
         plan.local = merged(cut(target, begin, end));
@@ -104,14 +106,14 @@ struct Builder {
   GatherPlan broadcast(const Bucket& bucket, int sender, const Pieces& source, const Pieces& target, bool local) const {
     GatherPlan plan;
     if (bucket.number_of(me) < 0) {
-      plan.receives.push_back({sender, make_part(target, 0, bucket.floats, plan.slot_floats)});
+      plan.receives.push_back({sender, make_part(target, 0, bucket.floats, memory, plan.slot_floats)});
       return plan;
     }
     if (me == sender) {
       plan.peers = non_holders(bucket, options.replicas);
     }
     if (local || !plan.peers.empty()) {
-      plan.source = make_part(source, 0, bucket.floats, plan.slot_floats);
+      plan.source = make_part(source, 0, bucket.floats, memory, plan.slot_floats);
     }
     if (local) {
       plan.local = merged(target);
@@ -140,7 +142,7 @@ void require_sense(const ReplicaOptions& options) {
 ExchangePlans::ExchangePlans(const ExchangeLayout& layout) {
   const ReplicaOptions& options = layout.options;
   require_sense(options);
-  const Builder build{options};
+  const Builder build{options, layout.memory};
   const bool averaging = options.averages();
   const bool all_reduce = !options.sharded() && options.mode != ReplicaMode::zero1;
   for (const Bucket& bucket : layout.buckets) {
@@ -190,8 +192,8 @@ ExchangePlans::ExchangePlans(const ExchangeLayout& layout) {
 
 std::size_t exchange_bytes(const ExchangeLayout& layout) {
   const ExchangePlans plans(layout);
-  return Staging::bytes(transfers_in_flight, plans.reduce_slot_floats) +
-         Staging::bytes(transfers_in_flight, plans.gather_slot_floats);
+  return Staging::bytes(transfers_in_flight, plans.reduce_slot_floats, layout.memory) +
+         Staging::bytes(transfers_in_flight, plans.gather_slot_floats, layout.memory);
 }
 
 std::uint64_t fingerprint(const ExchangeLayout& layout) {

@@ -39,7 +39,8 @@ void gather_pieces(const ExecutionSpace& space, float* values, const Pieces& pie
 
 }  // namespace
 
-MessagePart make_part(const Pieces& pieces, std::int64_t begin, std::int64_t end, std::int64_t& slot_floats) {
+MessagePart make_part(const Pieces& pieces, std::int64_t begin, std::int64_t end, ExchangeMemory memory,
+                      std::int64_t& slot_floats) {
   MessagePart part;
   part.floats = end - begin;
   if (part.floats == 0) {
@@ -50,7 +51,7 @@ MessagePart make_part(const Pieces& pieces, std::int64_t begin, std::int64_t end
                      " floats, more than one MPI message can (2147483647): lower model.width or model.vocab");
   }
   part.pieces = merged(cut(pieces, begin, end));
-  if (!on_host || part.pieces.size() != 1 || !part.pieces.front().contiguous()) {
+  if (!reaches_arrays(memory) || part.pieces.size() != 1 || !part.pieces.front().contiguous()) {
     part.staged = slot_floats;
     slot_floats += part.floats;
   }
@@ -74,7 +75,7 @@ void unpack(const ExecutionSpace& space, const MessagePart& part, const Vector<f
 }
 
 float* message_memory(const MessagePart& part, const Vector<float>& array, const StagingSlot& slot) {
-  return part.in_place() ? array.data() + part.pieces.front().offset : slot.host.data() + part.staged;
+  return part.in_place() ? array.data() + part.pieces.front().offset : slot.messages + part.staged;
 }
 
 void copy_packed(const ExecutionSpace& space, const MessagePart& part, const Vector<float>& array, const StagingSlot& slot,

@@ -8,8 +8,8 @@
 
 namespace minipipe::core {
 
-// A part of a bucket as a message carries it: from or to where it lies in its array if it is one run there and MPI can reach
-// that memory, else packed in a slot of the staging memory.
+// A part of a bucket as a message carries it: from or to where it lies in its array if it is one run there and messages
+// can reach that memory, else packed in a slot of the staging memory.
 struct MessagePart {
   Pieces pieces;             // merged
   std::int64_t floats = 0;   // 0: there is no message
@@ -19,13 +19,14 @@ struct MessagePart {
 
 // The part [begin, end) of the linear order of `pieces`. Adds what it needs in the slot to `slot_floats`.
 // Throws InputError if it is more than one MPI message can carry.
-MessagePart make_part(const Pieces& pieces, std::int64_t begin, std::int64_t end, std::int64_t& slot_floats);
+MessagePart make_part(const Pieces& pieces, std::int64_t begin, std::int64_t end, ExchangeMemory memory,
+                      std::int64_t& slot_floats);
 
-// Packs a part of `array` that is not sent from where it lies. MPI may read it after a fence of the instance.
+// Packs a part of `array` that is not sent from where it lies. Messages may read it after what this enqueues.
 void pack(const ExecutionSpace& space, const MessagePart& part, const Vector<float>& array, const StagingSlot& slot);
 // Unpacks a part that was not received where it lies.
 void unpack(const ExecutionSpace& space, const MessagePart& part, const Vector<float>& array, const StagingSlot& slot);
-// What MPI reads or writes.
+// What messages read or write.
 float* message_memory(const MessagePart& part, const Vector<float>& array, const StagingSlot& slot);
 
 // The part is in its array and, if it is not in place, packed. Writes it to where `pieces` lie in `target`.

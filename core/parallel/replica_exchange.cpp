@@ -61,11 +61,11 @@ void ReplicaExchange::check_layouts(MPI_Comm comm) const {
 std::int64_t ReplicaExchange::tags(const ExchangeLayout& layout) { return tagged_buckets(layout) * phases + 1; }
 
 ReplicaExchange::ReplicaExchange(const ExchangeLayout& layout, const ExchangeArrays& arrays, MPI_Comm comm,
-                                 const ExecutionSpace& space, Scale scale, int tag_base)
-    : ReplicaExchange(layout, ExchangePlans(layout), arrays, comm, space, std::move(scale), tag_base) {}
+                                 const ExecutionSpace& space, Scale scale, int tag_base, ReplicaStreams streams)
+    : ReplicaExchange(layout, ExchangePlans(layout), arrays, comm, space, std::move(scale), tag_base, std::move(streams)) {}
 
 ReplicaExchange::ReplicaExchange(const ExchangeLayout& layout, const ExchangePlans& plans, const ExchangeArrays& arrays,
-                                 MPI_Comm comm, const ExecutionSpace& space, Scale scale, int tag_base)
+                                 MPI_Comm comm, const ExecutionSpace& space, Scale scale, int tag_base, ReplicaStreams streams)
     : options_(layout.options),
       buckets_(layout.buckets),
       layer_floats_(layout.layer_floats),
@@ -74,14 +74,17 @@ ReplicaExchange::ReplicaExchange(const ExchangeLayout& layout, const ExchangePla
       scale_(std::move(scale)),
       link_(comm, tag_base, tags(layout)),
       norm_tag_(static_cast<int>(tags(layout)) - 1),
-      sums_(link_, space, transfers_in_flight, plans.reduce_slot_floats),
-      gathers_(link_, space, transfers_in_flight, plans.gather_slot_floats),
+      sums_(link_, space, transfers_in_flight, plans.reduce_slot_floats, std::move(streams.sums)),
+      gathers_(link_, space, transfers_in_flight, plans.gather_slot_floats, std::move(streams.gathers)),
       begun_(layout.buckets.size(), 0),
       norm_(std::make_shared<Norm>()) {
   if (link_.replica() != options_.replica || link_.replicas() != options_.replicas) {
     throw RunError("replica " + std::to_string(options_.replica) + " of " + std::to_string(options_.replicas) +
                    " was given the communicator of rank " + std::to_string(link_.replica()) + " of " +
                    std::to_string(link_.replicas()));
+  }
+  if (sums_.memory() != layout.memory || gathers_.memory() != layout.memory) {
+    throw RunError("an exchange among replicas was planned for other messages than it was given");
   }
   fingerprint_ = fingerprint(layout);
   sums_.keep(arrays_.owner);

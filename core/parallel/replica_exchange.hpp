@@ -31,7 +31,8 @@ struct ExchangeArrays {
   std::shared_ptr<const void> owner;
 };
 
-// The exchange among the replicas of a stage, over point-to-point messages. What it leaves where:
+// The exchange among the replicas of a stage, over point-to-point messages by MPI, or on streams of its own (see StreamLink).
+// What it leaves where:
 //   ddp, sdp:       the gradients' array holds the scaled sums over the holders.
 //   zero1:          so does the own shard of every bucket (its pieces); the rest of the array keeps this replica's gradients.
 //                   weights_changed sends the own shards' new weights to all.
@@ -49,9 +50,17 @@ class ReplicaExchange : public LayerExchange {
 
   // Collective over the replicas. Borrows the arrays and the communicator, whose ranks are the replicas; it returns errors (see
   // Communicator). Uses its tags [tag_base, tag_base + tags(layout)). Throws InputError if the options cannot be (see
-  // ExchangePlans), RunError if the communicator does not fit or the replicas' layouts do not fit each other.
+  // ExchangePlans), RunError if the communicator does not fit or the replicas' layouts do not fit each other. With streams the
+  // layout must say so, and only sum_over_replicas uses MPI.
   ReplicaExchange(const ExchangeLayout& layout, const ExchangeArrays& arrays, MPI_Comm comm, const ExecutionSpace& space,
-                  Scale scale, int tag_base = 0);
+                  Scale scale, int tag_base = 0, ReplicaStreams streams = {});
+
+  // Once, before the first message; collective over the replicas, none of which must be missing. RunError if streams cannot
+  // be joined.
+  void join() {
+    sums_.join();
+    gathers_.join();
+  }
 
   static std::int64_t tags(const ExchangeLayout& layout);
 
@@ -87,7 +96,7 @@ class ReplicaExchange : public LayerExchange {
   using Gathers = std::vector<std::unique_ptr<BucketGather>>;
 
   ReplicaExchange(const ExchangeLayout& layout, const ExchangePlans& plans, const ExchangeArrays& arrays, MPI_Comm comm,
-                  const ExecutionSpace& space, Scale scale, int tag_base);
+                  const ExecutionSpace& space, Scale scale, int tag_base, ReplicaStreams streams);
 
   void begin_sum(std::size_t bucket);
   bool sum_pending(std::size_t bucket) const;

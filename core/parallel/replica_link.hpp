@@ -26,6 +26,8 @@ class ReplicaLink {
   void receive(std::vector<double>& data, int peer, int tag, MPI_Request& request);
 
   const Traffic& traffic() const { return traffic_; }
+  // For messages that go another way.
+  Traffic& traffic() { return traffic_; }
 
  private:
   MPI_Comm comm_;

@@ -93,7 +93,10 @@ std::int64_t LocalStage::message_bytes() const {
 }
 
 Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const Sources& sources, std::function<double()> clock)
-    : place_(place), clock_(std::move(clock)), transport_(make_transport(deck.parallel.transport, edges)) {
+    : place_(place),
+      replica_transport_(deck.parallel.transport),
+      clock_(std::move(clock)),
+      transport_(make_transport(deck.parallel.transport, edges)) {
   for (const int index : place_.local_stages()) {
     LocalStage stage;
     stage.index = index;
@@ -116,10 +119,11 @@ Pipeline::Pipeline(const Deck& deck, const Place& place, MPI_Comm edges, const S
 
 Pipeline::~Pipeline() = default;
 
-void Pipeline::join_replicas(MPI_Comm replicas) {
+void Pipeline::join_replicas(MPI_Comm replicas, const MakeStreams& make_streams) {
   if (place_.replicas == 1) return;
+  const MakeStreams of_deck = [this](MPI_Comm comm) { return make_replica_streams(replica_transport_, comm); };
   for (LocalStage& stage : stages_) {
-    if (stage.model) make_exchange(stage, replicas);
+    if (stage.model) make_exchange(stage, replicas, make_streams ? make_streams : of_deck);
   }
 }
 
@@ -161,7 +165,7 @@ void Pipeline::make_compute(LocalStage& stage, const Deck& deck, const Sources& 
   stage.switchable = std::make_unique<SwitchStage>(*stage.model);
 }
 
-void Pipeline::make_exchange(LocalStage& stage, MPI_Comm replicas) {
+void Pipeline::make_exchange(LocalStage& stage, MPI_Comm replicas, const MakeStreams& make_streams) {
   exchanges_.push_back(Communicator::duplicate(replicas));
   KokkosStage& model = *stage.model;
   const ParameterStore& store = model.parameters();
@@ -176,12 +180,15 @@ void Pipeline::make_exchange(LocalStage& stage, MPI_Comm replicas) {
   const auto scale = [&model](const std::vector<int>& holders, std::int64_t update) {
     return model.gradient_scale(holders, update);
   };
+  MPI_Comm comm = exchanges_.back().get();
   // A replica that cannot make its part must not be waited for.
-  agree(exchanges_.back().get(), [&] {
-    stage.exchange = std::make_unique<ReplicaExchange>(ExchangeLayout(model.replica_layout()), arrays, exchanges_.back().get(),
-                                                       model.space(), scale);
+  agree(comm, [&] {
+    ReplicaStreams streams = make_streams(comm);
+    const ExchangeLayout layout(model.replica_layout(), streams.memory());
+    stage.exchange = std::make_unique<ReplicaExchange>(layout, arrays, comm, model.space(), scale, 0, std::move(streams));
   });
-  stage.exchange->check_layouts(exchanges_.back().get());
+  stage.exchange->check_layouts(comm);
+  agree(comm, [&] { stage.exchange->join(); });
   model.attach(*stage.exchange);
 }
 

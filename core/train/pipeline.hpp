@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/comm/message_buffers.hpp"
@@ -59,7 +60,9 @@ class Pipeline {
 
   // With several replicas, once, before anything else: allocates and joins the exchange among them. `replicas`: the ranks that
   // hold the same stages, by replica. Collective over it; a rank whose pipeline could not be made must not be waited for here.
-  void join_replicas(MPI_Comm replicas);
+  // `make_streams`: the links of one stage among `replicas`, borrowed; by default those of the deck's transport.
+  using MakeStreams = std::function<ReplicaStreams(MPI_Comm replicas)>;
+  void join_replicas(MPI_Comm replicas, const MakeStreams& make_streams = {});
 
   std::vector<LocalStage>& stages() { return stages_; }
 
@@ -85,12 +88,13 @@ class Pipeline {
   SentBytes all_sent() const;
   void make_buffers(LocalStage& stage, const Deck& deck);
   void make_compute(LocalStage& stage, const Deck& deck, const Sources& sources);
-  void make_exchange(LocalStage& stage, MPI_Comm replicas);
+  void make_exchange(LocalStage& stage, MPI_Comm replicas, const MakeStreams& make_streams);
   void connect();
   void connect_in_process(LocalStage& lower, LocalStage& upper);
   void delay_links(const Deck& deck);
 
   Place place_;
+  std::string replica_transport_;
   std::function<double()> clock_;
   std::unique_ptr<Transport> transport_;
   std::int64_t sent_to_stages_ = 0;      // counted by the channels

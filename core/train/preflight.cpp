@@ -110,7 +110,8 @@ std::vector<PlannedMemory> planned_memory_by_stage(const Deck& deck, int stages,
       const KokkosStageOptions options = stage_options(deck, layers, stage, replica);
       memory.stage = planned_memory(options);
       if (deck.parallel.data > 1) {
-        memory.comm += exchange_bytes(ReplicaLayout(options.model, options.layers, options.replication));
+        memory.comm += exchange_bytes(
+            {ReplicaLayout(options.model, options.layers, options.replication), exchange_memory(deck.parallel.transport)});
       }
     }
     if (stage > 0) memory.comm += 2 * message * static_cast<std::size_t>(edge_slots(deck, stages, stage - 1));

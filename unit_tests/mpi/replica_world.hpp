@@ -17,6 +17,7 @@
 #include "core/parallel/exchange_plans.hpp"
 #include "core/parallel/replica_exchange.hpp"
 #include "schedules/error.hpp"
+#include "unit_tests/mpi/host_link.hpp"
 #include "unit_tests/mpi/wait_until.hpp"
 
 namespace minipipe::core {
@@ -305,6 +306,10 @@ struct ReplicaWorld {
     std::array<OwnedVector<float>, 2> layer_weights, layer_gradients;
   };
 
+  // How messages travel in the worlds made from now on.
+  enum class Messages { mpi, streams };
+  inline static Messages messages = Messages::mpi;
+
   Communicator comm = Communicator::duplicate(MPI_COMM_WORLD);
   MadeUp made;
   std::shared_ptr<Memory> memory = std::make_shared<Memory>();
@@ -336,7 +341,14 @@ struct ReplicaWorld {
       arrays.layer_gradients[i] = memory->layer_gradients[i] = array(made.sizes.layer_gradients);
     }
     arrays.owner = memory;
-    exchange = std::make_unique<ReplicaExchange>(made.layout, arrays, comm.get(), space, test_scale, 5);
+    ReplicaStreams streams;
+    if (messages == Messages::streams) {
+      streams.sums = std::make_unique<test::HostLink>(comm.get());
+      streams.gathers = std::make_unique<test::HostLink>(comm.get());
+      made.layout.memory = ExchangeMemory::kernels;
+    }
+    exchange = std::make_unique<ReplicaExchange>(made.layout, arrays, comm.get(), space, test_scale, 5, std::move(streams));
+    exchange->join();
   }
 
   static OwnedVector<float> array(std::int64_t floats) {
@@ -382,5 +394,17 @@ struct ReplicaWorld {
     ASSERT_TRUE(wait_until([&] { return exchange->weights_ready(); })) << "weights";
   }
 };
+
+// Tests that hold however messages travel.
+class WithEitherMessages : public ::testing::TestWithParam<ReplicaWorld::Messages> {
+ protected:
+  void SetUp() override { ReplicaWorld::messages = GetParam(); }
+  void TearDown() override { ReplicaWorld::messages = ReplicaWorld::Messages::mpi; }
+};
+
+inline auto either_messages() { return ::testing::Values(ReplicaWorld::Messages::mpi, ReplicaWorld::Messages::streams); }
+inline std::string name_of_messages(const ::testing::TestParamInfo<ReplicaWorld::Messages>& info) {
+  return info.param == ReplicaWorld::Messages::mpi ? "mpi" : "streams";
+}
 
 }  // namespace minipipe::core

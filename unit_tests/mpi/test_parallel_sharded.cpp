@@ -164,31 +164,34 @@ void run(const ReplicaOptions& options, bool delays, int updates, int microbatch
   run(ReplicaWorld(options, options.sdp(), delays), updates, microbatches);
 }
 
-TEST(ParallelSharded, fsdp_gathers_layers_and_adds_sums_to_shards) { run(fsdp(), false, 3, 2); }
+class ParallelSharded : public WithEitherMessages {};
+INSTANTIATE_TEST_SUITE_P(Messages, ParallelSharded, either_messages(), name_of_messages);
 
-TEST(ParallelSharded, fsdp_with_delays_never_stops) { run(fsdp(), true, 12, 3); }
+TEST_P(ParallelSharded, fsdp_gathers_layers_and_adds_sums_to_shards) { run(fsdp(), false, 3, 2); }
 
-TEST(ParallelSharded, fsdp_can_reduce_once_per_window) {
+TEST_P(ParallelSharded, fsdp_with_delays_never_stops) { run(fsdp(), true, 12, 3); }
+
+TEST_P(ParallelSharded, fsdp_can_reduce_once_per_window) {
   ReplicaOptions options = fsdp();
   options.reduce_per_microbatch = false;
   run(options, true, 3, 3);
 }
 
-TEST(ParallelSharded, units_are_sharded_over_their_holders) { run(sharded_units(), true, 5, 2); }
+TEST_P(ParallelSharded, units_are_sharded_over_their_holders) { run(sharded_units(), true, 5, 2); }
 
-TEST(ParallelSharded, units_can_be_reduced_once_per_window) {
+TEST_P(ParallelSharded, units_can_be_reduced_once_per_window) {
   ReplicaOptions options = sharded_units();
   options.reduce_per_microbatch = false;
   run(options, true, 3, 2);
 }
 
-TEST(ParallelSharded, backward_masking_gathers_units_for_all) {
+TEST_P(ParallelSharded, backward_masking_gathers_units_for_all) {
   ReplicaOptions options = sharded_units();
   options.backward_masking = true;
   run(options, true, 3, 2);
 }
 
-TEST(ParallelSharded, layouts_of_real_stages) {
+TEST_P(ParallelSharded, layouts_of_real_stages) {
   for (const ReplicaOptions& options : real_cases(true)) {
     SCOPED_TRACE(text_of(options));
     run(ReplicaWorld(real_layout(options, Communicator::duplicate(MPI_COMM_WORLD)), false), 2, 2);
@@ -196,7 +199,7 @@ TEST(ParallelSharded, layouts_of_real_stages) {
 }
 
 // Of L layers, both buffers of the last forward still hold theirs when the backward begins: 3 P (k-1)/k less two layers.
-TEST(ParallelSharded, traffic_of_fsdp_is_two_gathers_and_a_scatter) {
+TEST_P(ParallelSharded, traffic_of_fsdp_is_two_gathers_and_a_scatter) {
   ReplicaWorld world(fsdp(), false);
   ShardedUpdates(world).run(1, 1);
   const std::int64_t mine = world.exchange->traffic().total();
@@ -209,7 +212,7 @@ TEST(ParallelSharded, traffic_of_fsdp_is_two_gathers_and_a_scatter) {
   EXPECT_EQ(sum, want);
 }
 
-TEST(ParallelSharded, evaluation_has_the_full_layers) {
+TEST_P(ParallelSharded, evaluation_has_the_full_layers) {
   for (const ReplicaOptions& options : {fsdp(), sharded_units()}) {
     ReplicaWorld world(options, options.sdp(), true);
     ShardedUpdates sharded(world);  // weights of version -1
@@ -228,7 +231,7 @@ TEST(ParallelSharded, evaluation_has_the_full_layers) {
 }
 
 // The first replica comes late. The others then still need their gradients of layer 3 when they ask for its buffer again.
-TEST(ParallelSharded, a_gradient_buffer_is_cleared_when_it_has_been_read) {
+TEST_P(ParallelSharded, a_gradient_buffer_is_cleared_when_it_has_been_read) {
   ReplicaWorld world(fsdp(), false);
   const std::size_t b = 2;
   const Bucket& bucket = world.buckets()[b];
@@ -247,7 +250,7 @@ TEST(ParallelSharded, a_gradient_buffer_is_cleared_when_it_has_been_read) {
 }
 
 // A layer fetched ahead and then not wanted, and one that changed under way.
-TEST(ParallelSharded, what_was_fetched_ahead_is_not_used_after_new_weights) {
+TEST_P(ParallelSharded, what_was_fetched_ahead_is_not_used_after_new_weights) {
   ReplicaWorld world(fsdp(), false, true);
   ShardedUpdates sharded(world);
   for (int u = 0; u < 3; ++u) {
@@ -268,13 +271,16 @@ TEST(ParallelSharded, what_was_fetched_ahead_is_not_used_after_new_weights) {
   }
 }
 
-TEST(ParallelSharded, averages_of_shards_are_refused) {
+TEST_P(ParallelSharded, averages_of_shards_are_refused) {
   ReplicaOptions options = sharded_units();
   options.average_period = 2;
   EXPECT_THROW(ReplicaWorld(options, true), InputError);
 }
 
-TEST(ParallelMemory, bytes_are_those_planned) {
+class ParallelMemory : public WithEitherMessages {};
+INSTANTIATE_TEST_SUITE_P(Messages, ParallelMemory, either_messages(), name_of_messages);
+
+TEST_P(ParallelMemory, bytes_are_those_planned) {
   std::vector<ReplicaOptions> cases(3);
   cases[1].mode = ReplicaMode::zero1;
   cases[2].mode = ReplicaMode::sdp;
@@ -288,7 +294,7 @@ TEST(ParallelMemory, bytes_are_those_planned) {
 }
 
 // Contiguous buckets are sent from where they lie: only what other holders send for the own shard needs memory.
-TEST(ParallelMemory, contiguous_buckets_need_the_others_parts_of_the_own_shard) {
+TEST_P(ParallelMemory, contiguous_buckets_need_the_others_parts_of_the_own_shard) {
   MadeUp made;
   made.layout.options = ReplicaWorld::with_place(ReplicaOptions{}, Communicator::duplicate(MPI_COMM_WORLD));
   const int k = made.layout.options.replicas;

@@ -118,29 +118,32 @@ void updates(ReplicaWorld& world, int count, std::int64_t first = 0) {
   for (int u = 0; u < count && !::testing::Test::HasFatalFailure(); ++u) update.run(first + u);
 }
 
-TEST(ParallelWhole, ddp_sums_all_gradients_everywhere) {
+class ParallelWhole : public WithEitherMessages {};
+INSTANTIATE_TEST_SUITE_P(Messages, ParallelWhole, either_messages(), name_of_messages);
+
+TEST_P(ParallelWhole, ddp_sums_all_gradients_everywhere) {
   ReplicaWorld world(ReplicaOptions{}, false);
   updates(world, 3);
 }
 
-TEST(ParallelWhole, zero1_sums_the_own_shards_and_gathers_the_weights) {
+TEST_P(ParallelWhole, zero1_sums_the_own_shards_and_gathers_the_weights) {
   ReplicaOptions options;
   options.mode = ReplicaMode::zero1;
   ReplicaWorld world(options, false, true);
   updates(world, 4, 11);
 }
 
-TEST(ParallelWhole, sdp_sums_among_holders_only) {
+TEST_P(ParallelWhole, sdp_sums_among_holders_only) {
   ReplicaWorld world(sdp(), true);
   updates(world, 3);
 }
 
-TEST(ParallelWhole, sdp_with_delays_and_overlapping_groups_never_stops) {
+TEST_P(ParallelWhole, sdp_with_delays_and_overlapping_groups_never_stops) {
   ReplicaWorld world(sdp(), true, true);
   updates(world, 100);
 }
 
-TEST(ParallelWhole, backward_masking_refreshes_what_is_not_held) {
+TEST_P(ParallelWhole, backward_masking_refreshes_what_is_not_held) {
   for (const std::int64_t period : {1, 3}) {
     ReplicaOptions options = sdp();
     options.backward_masking = true;
@@ -156,7 +159,7 @@ TEST(ParallelWhole, backward_masking_refreshes_what_is_not_held) {
   }
 }
 
-TEST(ParallelWhole, averages_are_of_parameters_every_so_many_updates) {
+TEST_P(ParallelWhole, averages_are_of_parameters_every_so_many_updates) {
   for (const bool backward : {false, true}) {
     ReplicaOptions options = sdp();
     options.average_period = 3;
@@ -169,7 +172,7 @@ TEST(ParallelWhole, averages_are_of_parameters_every_so_many_updates) {
   }
 }
 
-TEST(ParallelWhole, layouts_of_real_stages) {
+TEST_P(ParallelWhole, layouts_of_real_stages) {
   for (const ReplicaOptions& options : real_cases(false)) {
     SCOPED_TRACE(text_of(options));
     ReplicaWorld world(real_layout(options, Communicator::duplicate(MPI_COMM_WORLD)), false);
@@ -178,7 +181,7 @@ TEST(ParallelWhole, layouts_of_real_stages) {
   }
 }
 
-TEST(ParallelWhole, evaluation_has_the_full_layers_of_the_first_holders) {
+TEST_P(ParallelWhole, evaluation_has_the_full_layers_of_the_first_holders) {
   ReplicaWorld world(sdp(), true, true);
   updates(world, 1);
   for (int repeat = 0; repeat < 3; ++repeat) {
@@ -204,7 +207,7 @@ TEST(ParallelWhole, evaluation_has_the_full_layers_of_the_first_holders) {
   EXPECT_EQ(world.exchange->traffic()[TrafficPurpose::evaluation], sent);
 }
 
-TEST(ParallelWhole, numbers_are_added_in_ascending_order_of_replicas) {
+TEST_P(ParallelWhole, numbers_are_added_in_ascending_order_of_replicas) {
   ReplicaWorld world(ReplicaOptions{}, false, true);
   const auto number = [](int r, int i) { return (r % 2 == 0 ? 1e16 : -1e16) + r * 3.7 + i; };
   for (int i = 0; i < 20; ++i) {
@@ -225,7 +228,7 @@ std::int64_t over_replicas(const ReplicaWorld& world, std::int64_t bytes) {
   return sum;
 }
 
-TEST(ParallelWhole, traffic_is_that_of_a_ring) {
+TEST_P(ParallelWhole, traffic_is_that_of_a_ring) {
   for (const ReplicaMode mode : {ReplicaMode::ddp, ReplicaMode::zero1, ReplicaMode::sdp}) {
     ReplicaOptions options;
     options.mode = mode;
@@ -252,7 +255,7 @@ TEST(ParallelWhole, traffic_is_that_of_a_ring) {
   }
 }
 
-TEST(ParallelWhole, seconds_are_of_the_messages_and_of_waiting) {
+TEST_P(ParallelWhole, seconds_are_of_the_messages_and_of_waiting) {
   ReplicaWorld world(ReplicaOptions{}, false);
   // The last replica comes late, so the others wait for it.
   if (world.me() == world.comm.size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -265,7 +268,7 @@ TEST(ParallelWhole, seconds_are_of_the_messages_and_of_waiting) {
   }
 }
 
-TEST(ParallelWhole, calls_out_of_turn_are_errors) {
+TEST_P(ParallelWhole, calls_out_of_turn_are_errors) {
   ReplicaWorld world(ReplicaOptions{}, false);
   EXPECT_THROW(world.exchange->gradients_ready(1), RunError);
   EXPECT_THROW(world.exchange->weights_changed(1), RunError);
@@ -274,7 +277,7 @@ TEST(ParallelWhole, calls_out_of_turn_are_errors) {
   EXPECT_THROW(ReplicaWorld(make_layout(options, false), false), RunError);
 }
 
-TEST(ParallelWhole, replicas_must_agree_about_the_layout) {
+TEST_P(ParallelWhole, replicas_must_agree_about_the_layout) {
   const Communicator comm = Communicator::duplicate(MPI_COMM_WORLD);
   MadeUp made = make_layout(ReplicaWorld::with_place({}, comm), true);
   const ReplicaWorld alike(made, false);
@@ -285,7 +288,7 @@ TEST(ParallelWhole, replicas_must_agree_about_the_layout) {
 }
 
 // The message is larger than what MPI sends ahead, so it is under way for good.
-TEST(ParallelWhole, an_exchange_whose_peers_are_gone_can_be_destroyed) {
+TEST(ParallelPeers, an_exchange_whose_peers_are_gone_can_be_destroyed) {
   MadeUp made = make_layout(ReplicaWorld::with_place({}, Communicator::duplicate(MPI_COMM_WORLD)), false);
   Bucket& bucket = made.layout.buckets.front();
   bucket.floats = 1 << 20;
