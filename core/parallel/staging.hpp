@@ -47,7 +47,7 @@ class Staging {
       : slots_(slots),
         floats_(floats_per_slot),
         device_("minipipe::exchange::staging", static_cast<std::size_t>(slots * floats_per_slot)) {
-    if (!reaches_arrays(memory)) host_ = Kokkos::create_mirror_view(device_);
+    if (!reaches_arrays(memory)) host_ = HostMemory("minipipe::exchange::host_staging", device_.extent(0));
   }
 
   int slots() const { return slots_; }
@@ -63,10 +63,13 @@ class Staging {
   }
 
  private:
+  // Pinned, where kernels run on a GPU.
+  using HostMemory = Kokkos::View<float*, Kokkos::LayoutRight, StagingSpace>;
+
   int slots_;
   std::int64_t floats_;
   OwnedVector<float> device_;
-  OwnedVector<float>::HostMirror host_;  // empty: messages reach device_
+  HostMemory host_;  // empty: messages reach device_
 };
 
 }  // namespace minipipe::core
