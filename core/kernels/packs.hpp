@@ -42,14 +42,14 @@ typedef std::uint16_t Halves __attribute__((vector_size(32)));
 
 #if defined(MINIPIPE_PACKS_AVX512)
 // g++ 12 takes the forms without a mask to use values that are not set.
-inline constexpr __mmask16 all_lanes = 0xffff;
+inline constexpr __mmask16 whole_mask = 0xffff;
 #endif
 
 // ---- arithmetic -----------------------------------------------------------------------------------------------------------
 
 inline Pack<float> multiply_add(Pack<float> a, Pack<float> b, Pack<float> c) {
 #if defined(MINIPIPE_PACKS_AVX512)
-  return (Pack<float>)_mm512_maskz_fmadd_ps(all_lanes, (__m512)a, (__m512)b, (__m512)c);
+  return (Pack<float>)_mm512_maskz_fmadd_ps(whole_mask, (__m512)a, (__m512)b, (__m512)c);
 #elif defined(MINIPIPE_PACKS_FMA)
   __m256 x[2], y[2], z[2];
   std::memcpy(x, &a, sizeof a);
@@ -74,14 +74,14 @@ KOKKOS_INLINE_FUNCTION float at_most(float bound, float x) { return bound < x ? 
 KOKKOS_INLINE_FUNCTION double at_least(double bound, double x) { return bound > x ? bound : x; }
 inline Pack<float> at_least(Pack<float> bound, Pack<float> x) {
 #if defined(MINIPIPE_PACKS_AVX512)
-  return (Pack<float>)_mm512_maskz_max_ps(all_lanes, (__m512)bound, (__m512)x);
+  return (Pack<float>)_mm512_maskz_max_ps(whole_mask, (__m512)bound, (__m512)x);
 #else
   return bound > x ? bound : x;
 #endif
 }
 inline Pack<float> at_most(Pack<float> bound, Pack<float> x) {
 #if defined(MINIPIPE_PACKS_AVX512)
-  return (Pack<float>)_mm512_maskz_min_ps(all_lanes, (__m512)bound, (__m512)x);
+  return (Pack<float>)_mm512_maskz_min_ps(whole_mask, (__m512)bound, (__m512)x);
 #else
   return bound < x ? bound : x;
 #endif
