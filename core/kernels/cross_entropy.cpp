@@ -19,19 +19,21 @@ template <class T>
 Compute<T> host_loss(const T* x, std::int64_t columns, std::int32_t target) {
   using C = Compute<T>;
   using V = Pack<C>;
-  constexpr std::int64_t chunk = 1024;
+  constexpr std::int64_t chunk = 2048;
   const V lowest = V{} + lowest_value<C>, zero = {};
   V largest = lowest, total = zero;
   for (std::int64_t first = 0; first < columns; first += chunk) {
     const std::int64_t end = first + chunk < columns ? first + chunk : columns;
     const V before = largest;
-    each_pack<C>(first, end, [&](const auto& lanes, std::int64_t c) {
-      largest = at_least(largest, lanes.or_else(lanes.load(x + c), lowest));
+    V parts[4] = {largest, largest, largest, largest};
+    each_pack_in_parts<C, 4>(first, end, [&](const auto& lanes, std::int64_t c, int part) {
+      parts[part] = at_least(parts[part], lanes.or_else(lanes.load(x + c), lowest));
     });
+    largest = at_least(at_least(parts[0], parts[1]), at_least(parts[2], parts[3]));
     if (first > 0) total *= exponential(before - largest);
     each_pack<C>(first, end, [&](const auto& lanes, std::int64_t c) {
-      prefetch(x + c + chunk);
-      total += lanes.or_else(exponential(lanes.load(x + c) - largest), zero);
+      prefetch(x + c + 2 * chunk);
+      total += lanes.or_else(exponential_term(lanes.load(x + c) - largest), zero);
     });
   }
   const C top = largest_lane(largest);
@@ -74,17 +76,6 @@ Compute<T> host_gradient(T* x, std::int64_t columns, std::int32_t target, Comput
 
 // ---- device: a row in the lanes of a team ---------------------------------------------------------------------------------
 
-template <class T>
-KOKKOS_INLINE_FUNCTION void keep(T* place, T exponential_of_place) {
-  *place = exponential_of_place;
-}
-KOKKOS_INLINE_FUNCTION void keep(bf16*, float) {}
-template <class T>
-KOKKOS_INLINE_FUNCTION T kept(T value, T) {
-  return value;
-}
-KOKKOS_INLINE_FUNCTION float kept(bf16 value, float largest) { return exponential(value - largest); }
-
 template <class T, class Member>
 KOKKOS_INLINE_FUNCTION Compute<T> team_loss(const Member& member, const T* x, std::int64_t columns, std::int32_t target) {
   using C = Compute<T>;
@@ -101,12 +92,15 @@ KOKKOS_INLINE_FUNCTION Compute<T> team_gradient(const Member& member, T* x, std:
   const C below = largest - x[target];
   const C others = row_sum<C>(member, columns, [=](const std::int64_t c) {
     const C value = exponential(x[c] - largest);
-    keep(x + c, value);
+    if (exact_in_place<T>) x[c] = value;
     return c == target ? C(0) : value;
   });
   const C total = others + exponential(-below);
   const C factor = scale / total;
-  row_for(member, columns, [=](const std::int64_t c) { x[c] = kept(x[c], largest) * factor; });
+  row_for(member, columns, [=](const std::int64_t c) {
+    const C value = x[c];
+    x[c] = (exact_in_place<T> ? value : exponential(value - largest)) * factor;
+  });
   row_for(member, 1, [=](const std::int64_t) { x[target] = -others * factor; });
   return logarithm(total) + below;
 }
