@@ -118,12 +118,6 @@ void store_rows(T* target, std::int64_t stride, const float* from, int rows, int
   }
 }
 
-// Rows `row` and further, columns `column` and further of `part`.
-template <class T>
-T* at(const Columns<T>& part, std::int64_t row, std::int64_t column) {
-  return part.data + row * part.stride + column;
-}
-
 template <class T>
 struct BackwardArguments {
   Qkv<T> gradient;
@@ -142,10 +136,10 @@ template <int Stride, class T>
 void load_head(const BackwardScratch<Stride>& t, const AttentionSizes& z, const BackwardArguments<T>& x,
                const BackwardHead& head) {
   const int rows = static_cast<int>(z.sequence), padded = static_cast<int>(t.padded(z)), depth = z.depth;
-  pack_rows<Stride>(t.q, padded, at(x.qkv.q, head.row, head.column), x.qkv.q.stride, rows, depth, x.score_scale);
-  pack_rows<Stride>(t.dout, padded, at(x.dout, head.row, head.column), x.dout.stride, rows, depth, 1.0F);
+  pack_rows<Stride>(t.q, padded, columns_at(x.qkv.q, head.row, head.column), x.qkv.q.stride, rows, depth, x.score_scale);
+  pack_rows<Stride>(t.dout, padded, columns_at(x.dout, head.row, head.column), x.dout.stride, rows, depth, 1.0F);
   for (int i = 0; i < rows; ++i) {
-    const T* out = at(x.out, head.row + i, head.column);
+    const T* out = columns_at(x.out, head.row + i, head.column);
     prefetch_row(out + prefetch_rows * x.out.stride, depth);
     Lanes sums = {};
     for (int d = 0; d < depth; d += lane_count) {
@@ -190,7 +184,8 @@ void backward_group(float* memory, const AttentionSizes& z, const BackwardArgume
     load_head(t, z, x, head);
     for (std::int64_t key = 0; key < z.sequence; key += tile) {
       const int keys = filled(z, key);
-      const T *k = at(x.qkv.k, first_row + key, shared_column), *v = at(x.qkv.v, first_row + key, shared_column);
+      const T *k = columns_at(x.qkv.k, first_row + key, shared_column),
+              *v = columns_at(x.qkv.v, first_row + key, shared_column);
       pack_rows<Stride>(t.k, keys, k, x.qkv.k.stride, keys, depth, x.score_scale);
       pack_transposed<tile>(t.k_transposed, k, x.qkv.k.stride, keys, depth, 1.0F);
       pack_transposed<tile>(t.v_transposed, v, x.qkv.v.stride, keys, depth, 1.0F);
@@ -200,12 +195,12 @@ void backward_group(float* memory, const AttentionSizes& z, const BackwardArgume
                        head.number);
       }
       if (share + 1 == z.share) {
-        store_rows<Stride>(at(x.gradient.k, first_row + key, shared_column), x.gradient.k.stride, dk, keys, depth);
-        store_rows<Stride>(at(x.gradient.v, first_row + key, shared_column), x.gradient.v.stride, dv, keys, depth);
+        store_rows<Stride>(columns_at(x.gradient.k, first_row + key, shared_column), x.gradient.k.stride, dk, keys, depth);
+        store_rows<Stride>(columns_at(x.gradient.v, first_row + key, shared_column), x.gradient.v.stride, dv, keys, depth);
       }
     }
-    store_rows<Stride>(at(x.gradient.q, first_row, head.column), x.gradient.q.stride, t.dq, static_cast<int>(z.sequence),
-                       depth);
+    store_rows<Stride>(columns_at(x.gradient.q, first_row, head.column), x.gradient.q.stride, t.dq,
+                       static_cast<int>(z.sequence), depth);
   }
 }
 
@@ -220,10 +215,8 @@ void attention_backward_lanes(const ExecutionSpace& space, const Qkv<T>& qkv_gra
     const DropoutMask<float> mask(dropout);
     const bool masked = dropout.probability > 0;
     const auto score_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(z.depth)));
-    const auto rows_of = [&](const ConstMatrix<T>& matrix) {
-      return Columns<const T>{matrix.data(), qkv.q.rows, z.width, z.width};
-    };
-    const BackwardArguments<T> x = {qkv_gradient, qkv, rows_of(output_gradient), rows_of(out), logsumexp.data(), score_scale};
+    const BackwardArguments<T> x = {qkv_gradient,     qkv,        columns_of(output_gradient), columns_of(out),
+                                    logsumexp.data(), score_scale};
     with_lane_stride(z.depth, [&](auto stride) {
       using Scratch = BackwardScratch<decltype(stride)::value>;
       const auto policy = attention_policy(space, shape.batch * z.groups, (Scratch::elements(z) + line_floats) * sizeof(float));

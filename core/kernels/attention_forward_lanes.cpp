@@ -81,21 +81,6 @@ template <bool Diagonal>
   store_lanes(total, multiply_add(load_lanes(total), factor, sum));
 }
 
-// Dropout of the probabilities of `queries` lanes.
-[[maybe_unused]] void mask_lanes(const DropoutMask<float>& mask, const AttentionSizes& z, std::int64_t head,
-                                 std::int64_t first_query, int queries, std::int64_t first_key, int keys, float* s) {
-  for (int i = 0; i < queries; ++i) {
-    const std::int64_t group = (head * z.sequence + first_query + i) * z.mask_groups + first_key / 4;
-    for (int j = 0; j < keys; j += 4) {
-      float factors[4];
-      mask.factors(factors, static_cast<std::uint64_t>(group + j / 4));
-      for (int l = 0; l < 4 && j + l < keys; ++l) {
-        s[(j + l) * query_lanes + i] *= factors[l];
-      }
-    }
-  }
-}
-
 template <int Stride>
 [[gnu::noinline]] void add_values(float* o, const float* s, const float* v, const float* shrink, int queries, int keys,
                                   int diagonal, bool accumulate) {
@@ -158,7 +143,9 @@ void forward_tile(float* memory, const AttentionSizes& z, const ForwardSource<T>
         softmax(s, seen[v], -ahead - v * lane_count, largest[v], t.largest + lane, t.total + lane, t.shrink + v * lane_count);
         if (mask != nullptr) {
           const int left = queries - lane < lane_count ? queries - lane : lane_count;
-          mask_lanes(*mask, z, head, query + v * lane_count, left, first_key, seen[v], s);
+          for (int l = 0; l < left; ++l) {
+            mask_row(*mask, z, head, query + v * lane_count + l, first_key, s + l, seen[v], query_lanes);
+          }
         }
       }
       add_values<Stride>(t.o + i * Stride, t.s, t.v, t.shrink, vectors * lane_count, keys, ahead, first_key > 0);
@@ -193,11 +180,12 @@ void attention_forward_lanes(const ExecutionSpace& space, const Matrix<T>& out, 
         const std::int64_t head = team.league_rank() / tiles;  // over the batch: b H + h
         const std::int64_t first_row = head / z.heads * z.sequence, column = head % z.heads * z.depth;
         const std::int64_t shared_column = head % z.heads / z.share * z.depth;  // of the key-value head
-        const auto at = [=](const Columns<const T>& part, std::int64_t first) {
-          return part.data + first_row * part.stride + first;
-        };
-        const ForwardSource<T> from = {
-            at(qkv.q, column), at(qkv.k, shared_column), at(qkv.v, shared_column), qkv.q.stride, qkv.k.stride, qkv.v.stride};
+        const ForwardSource<T> from = {columns_at(qkv.q, first_row, column),
+                                       columns_at(qkv.k, first_row, shared_column),
+                                       columns_at(qkv.v, first_row, shared_column),
+                                       qkv.q.stride,
+                                       qkv.k.stride,
+                                       qkv.v.stride};
         forward_tile<decltype(stride)::value>(lane_scratch(team, Scratch::elements()), z, from,
                                               out.data() + first_row * z.width + column, logsumexp.data() + head * z.sequence,
                                               team.league_rank() % tiles * query_tile, head, masked ? &mask : nullptr,

@@ -24,6 +24,12 @@ inline float* lane_scratch(const TeamMember& team, std::size_t elements) {
   return line_start(team.team_shmem().get_shmem((elements + line_floats) * sizeof(float)));
 }
 
+// Rows `row` and further, columns `column` and further of `part`.
+template <class T>
+T* columns_at(const Columns<T>& part, std::int64_t row, std::int64_t column) {
+  return part.data + row * part.stride + column;
+}
+
 // Arguments as those of the public functions, checked.
 template <class T>
 void attention_forward_lanes(const ExecutionSpace& space, const Matrix<T>& out, const Vector<float>& logsumexp,

@@ -49,16 +49,16 @@ bool fits_attention(const Qkv<T>& qkv, const AttentionShape& shape, std::int64_t
          qkv.k.columns == kv_columns && qkv.v.columns == kv_columns;
 }
 
-// Multiplies row values[0 .. count) of probabilities by their factors; keys start at first_key, a multiple of 4.
+// Multiplies a row of `count` probabilities, `stride` apart, by their factors; keys start at first_key, a multiple of 4.
 template <class T>
 KOKKOS_INLINE_FUNCTION void mask_row(const DropoutMask<T>& mask, const AttentionSizes& sizes, std::int64_t head,
-                                     std::int64_t query, std::int64_t first_key, T* values, int count) {
+                                     std::int64_t query, std::int64_t first_key, T* values, int count, int stride = 1) {
   const std::int64_t group = (head * sizes.sequence + query) * sizes.mask_groups + first_key / 4;
   for (int j = 0; j < count; j += 4) {
     T factors[4];
     mask.factors(factors, static_cast<std::uint64_t>(group + j / 4));
     for (int l = 0; l < 4 && j + l < count; ++l) {
-      values[j + l] *= factors[l];
+      values[(j + l) * stride] *= factors[l];
     }
   }
 }

@@ -14,6 +14,7 @@ struct GradientTerm {
 
   template <class Lanes>
   void operator()(const Lanes& lanes, std::int64_t row, std::int64_t c, Pack<Compute<T>> (&sums)[1]) const {
+    prefetch_near(dy + (row + rows_ahead) * columns + c);
     sums[0] += lanes.load(dy + row * columns + c);
   }
 };

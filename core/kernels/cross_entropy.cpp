@@ -13,26 +13,46 @@ inline constexpr bool exact_in_place = std::is_same_v<T, Compute<T>>;
 
 // ---- host: a row in packs -------------------------------------------------------------------------------------------------
 
-// log(sum exp(x)) - x[target] in one pass over memory: chunks that stay in the cache are gone over twice, each lane with the
-// largest value it has seen so far.
+// The largest of `before` and what lies between two places, by lane.
+template <class T>
+Pack<Compute<T>> largest_of(Pack<Compute<T>> before, const T* x, std::int64_t first, std::int64_t end) {
+  using C = Compute<T>;
+  const Pack<C> lowest = Pack<C>{} + lowest_value<C>;
+  Pack<C> parts[4] = {before, before, before, before};
+  each_pack_in_parts<C, 4>(first, end, [&](const auto& lanes, std::int64_t c, int part) {
+    parts[part] = at_least(parts[part], lanes.or_else(lanes.load(x + c), lowest));
+  });
+  return at_least(at_least(parts[0], parts[1]), at_least(parts[2], parts[3]));
+}
+
+// log(sum exp(x)) - x[target] in one pass over memory: each lane with the largest value it has seen so far, which is that of a
+// chunk ahead, found while the exponentials of the chunk before it are formed.
 template <class T>
 Compute<T> host_loss(const T* x, std::int64_t columns, std::int32_t target) {
   using C = Compute<T>;
   using V = Pack<C>;
-  constexpr std::int64_t chunk = 1024;
-  const V lowest = V{} + lowest_value<C>, zero = {};
-  V largest = lowest, total = zero;
+  constexpr std::int64_t chunk = 1024, fetched_ahead = 6 * chunk;
+  const auto end_of = [=](std::int64_t first) { return first + chunk < columns ? first + chunk : columns; };
+  const V zero = {};
+  V largest = largest_of<T>(V{} + lowest_value<C>, x, 0, end_of(0)), total = zero;
   for (std::int64_t first = 0; first < columns; first += chunk) {
-    const std::int64_t end = first + chunk < columns ? first + chunk : columns;
-    const V before = largest;
-    each_pack<C>(first, end, [&](const auto& lanes, std::int64_t c) {
-      largest = at_least(largest, lanes.or_else(lanes.load(x + c), lowest));
-    });
-    if (first > 0) total *= exponential(before - largest);
-    each_pack<C>(first, end, [&](const auto& lanes, std::int64_t c) {
-      prefetch(x + c + chunk);
-      total += lanes.or_else(exponential(lanes.load(x + c) - largest), zero);
-    });
+    const std::int64_t end = end_of(first);
+    V ahead = largest;
+    if (end + chunk <= columns) {
+      each_pack<C>(first, end, [&](const auto&, std::int64_t c) {
+        prefetch(x + c + fetched_ahead);
+        ahead = at_least(ahead, load_pack(x + c + chunk));
+        total += exponential_term(load_pack(x + c) - largest);
+      });
+    } else {
+      each_pack<C>(first, end, [&](const auto& lanes, std::int64_t c) {
+        prefetch(x + c + fetched_ahead);
+        total += lanes.or_else(exponential_term(lanes.load(x + c) - largest), zero);
+      });
+      ahead = largest_of<T>(largest, x, end, end_of(end));
+    }
+    total *= exponential(largest - ahead);
+    largest = ahead;
   }
   const C top = largest_lane(largest);
   return logarithm(sum_of_lanes(total * exponential(largest - top))) + (top - x[target]);
@@ -74,17 +94,6 @@ Compute<T> host_gradient(T* x, std::int64_t columns, std::int32_t target, Comput
 
 // ---- device: a row in the lanes of a team ---------------------------------------------------------------------------------
 
-template <class T>
-KOKKOS_INLINE_FUNCTION void keep(T* place, T exponential_of_place) {
-  *place = exponential_of_place;
-}
-KOKKOS_INLINE_FUNCTION void keep(bf16*, float) {}
-template <class T>
-KOKKOS_INLINE_FUNCTION T kept(T value, T) {
-  return value;
-}
-KOKKOS_INLINE_FUNCTION float kept(bf16 value, float largest) { return exponential(value - largest); }
-
 template <class T, class Member>
 KOKKOS_INLINE_FUNCTION Compute<T> team_loss(const Member& member, const T* x, std::int64_t columns, std::int32_t target) {
   using C = Compute<T>;
@@ -101,12 +110,15 @@ KOKKOS_INLINE_FUNCTION Compute<T> team_gradient(const Member& member, T* x, std:
   const C below = largest - x[target];
   const C others = row_sum<C>(member, columns, [=](const std::int64_t c) {
     const C value = exponential(x[c] - largest);
-    keep(x + c, value);
+    if (exact_in_place<T>) x[c] = value;
     return c == target ? C(0) : value;
   });
   const C total = others + exponential(-below);
   const C factor = scale / total;
-  row_for(member, columns, [=](const std::int64_t c) { x[c] = kept(x[c], largest) * factor; });
+  row_for(member, columns, [=](const std::int64_t c) {
+    const C value = x[c];
+    x[c] = (exact_in_place<T> ? value : exponential(value - largest)) * factor;
+  });
   row_for(member, 1, [=](const std::int64_t) { x[target] = -others * factor; });
   return logarithm(total) + below;
 }

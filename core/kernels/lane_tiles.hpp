@@ -53,7 +53,7 @@ struct LaneBlock {
   static constexpr int rows = highest();
 };
 
-// c (rows x Stride, row stride `stride`) (+)= sums of a[i RowStride + k StepStride] b[k], b of row stride Stride, over k from
+// c (rows x Stride) (+)= sums of a[i RowStride + k StepStride] b[k], b of row stride Stride, over k from
 // first(i) to last(i) for the block of rows from i on. `rows` is rounded up to whole blocks. factor(i) is what row i of c is
 // multiplied with beforehand; without `accumulate` c is not read.
 template <int Stride, int RowStride, int StepStride, class First, class Last, class Factor>

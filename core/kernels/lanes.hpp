@@ -17,7 +17,9 @@
 
 // Floats that fill a vector register of the host, for inner loops that must keep their sums in registers. Written with the
 // vector types of GCC and Clang; only what these have no operator for is written per instruction set, and as a loop elsewhere.
-namespace minipipe::core {
+// Their functions have a namespace of their own: with AVX-512 a pack of packs.hpp is the same type, and its functions of the
+// same names are others.
+namespace minipipe::core::lane_vectors {
 
 #if defined(__AVX512F__)
 inline constexpr int lane_count = 16;
@@ -201,4 +203,8 @@ inline void transpose(Lanes (&rows)[lane_count]) {
 }
 #endif
 
-}  // namespace minipipe::core
+}  // namespace minipipe::core::lane_vectors
+
+namespace minipipe::core {
+using namespace lane_vectors;
+}

@@ -25,7 +25,7 @@ void host_forward(std::int64_t columns, T* y, const T* x, Compute<T>* mean, Comp
   // The sum of squared differences, not of squares: no cancellation when the mean is large.
   each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
     for (int q = 0; q < Rows; ++q) {
-      prefetch(x + (q + Rows) * columns + c);
+      prefetch_to_write(y + q * columns + c);
       const V difference = lanes.or_else(lanes.load(x + q * columns + c) - m[q], V{});
       squares[q] = multiply_add(difference, difference, squares[q]);
     }
@@ -35,6 +35,7 @@ void host_forward(std::int64_t columns, T* y, const T* x, Compute<T>* mean, Comp
   each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
     const V g = lanes.load(gamma + c), b = lanes.load(beta + c);
     for (int q = 0; q < Rows; ++q) {
+      prefetch_near(x + (q + Rows) * columns + c);
       lanes.store(y + q * columns + c, multiply_add((lanes.load(x + q * columns + c) - m[q]) * r[q], g, b));
     }
   });

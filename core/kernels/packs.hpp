@@ -42,14 +42,14 @@ typedef std::uint16_t Halves __attribute__((vector_size(32)));
 
 #if defined(MINIPIPE_PACKS_AVX512)
 // g++ 12 takes the forms without a mask to use values that are not set.
-inline constexpr __mmask16 all_lanes = 0xffff;
+inline constexpr __mmask16 whole_mask = 0xffff;
 #endif
 
 // ---- arithmetic -----------------------------------------------------------------------------------------------------------
 
 inline Pack<float> multiply_add(Pack<float> a, Pack<float> b, Pack<float> c) {
 #if defined(MINIPIPE_PACKS_AVX512)
-  return (Pack<float>)_mm512_maskz_fmadd_ps(all_lanes, (__m512)a, (__m512)b, (__m512)c);
+  return (Pack<float>)_mm512_maskz_fmadd_ps(whole_mask, (__m512)a, (__m512)b, (__m512)c);
 #elif defined(MINIPIPE_PACKS_FMA)
   __m256 x[2], y[2], z[2];
   std::memcpy(x, &a, sizeof a);
@@ -71,17 +71,16 @@ inline Pack<double> multiply_add(Pack<double> a, Pack<double> b, Pack<double> c)
 // The larger and the smaller of x and a bound; x where it is not a number.
 KOKKOS_INLINE_FUNCTION float at_least(float bound, float x) { return bound > x ? bound : x; }
 KOKKOS_INLINE_FUNCTION float at_most(float bound, float x) { return bound < x ? bound : x; }
-KOKKOS_INLINE_FUNCTION double at_least(double bound, double x) { return bound > x ? bound : x; }
 inline Pack<float> at_least(Pack<float> bound, Pack<float> x) {
 #if defined(MINIPIPE_PACKS_AVX512)
-  return (Pack<float>)_mm512_maskz_max_ps(all_lanes, (__m512)bound, (__m512)x);
+  return (Pack<float>)_mm512_maskz_max_ps(whole_mask, (__m512)bound, (__m512)x);
 #else
   return bound > x ? bound : x;
 #endif
 }
 inline Pack<float> at_most(Pack<float> bound, Pack<float> x) {
 #if defined(MINIPIPE_PACKS_AVX512)
-  return (Pack<float>)_mm512_maskz_min_ps(all_lanes, (__m512)bound, (__m512)x);
+  return (Pack<float>)_mm512_maskz_min_ps(whole_mask, (__m512)bound, (__m512)x);
 #else
   return bound < x ? bound : x;
 #endif
@@ -135,7 +134,6 @@ inline Pack<float> power_of_two(Pack<float> x) {
   MINIPIPE_EXP2_FRACTION(Pack<float>, p, r);
   return (Pack<float>)((Bits)p + ((Bits)shifted << 23));
 }
-#undef MINIPIPE_EXP2_FRACTION
 inline Pack<double> power_of_two(Pack<double> x) {
   for (int l = 0; l < pack_size<double>; ++l) x[l] = ::exp2(x[l]);
   return x;
@@ -162,6 +160,20 @@ inline Pack<double> exponential(Pack<double> x) {
   for (int l = 0; l < pack_size<double>; ++l) x[l] = ::exp(x[l]);
   return x;
 }
+
+// e^x for x <= 0 as a term of a sum to which some lane adds 1; an operation shorter than exponential(). log2(e) is a plain
+// float here: the relative error is below 2e-7 + 2e-8 |x|, which grows far slower than the term itself becomes small.
+inline Pack<float> exponential_term(Pack<float> x) {
+  using Bits = PackTypes<float>::Bits;
+  const Pack<float> log2_e = all<Pack<float>>(1.44269504F);
+  x = at_least(all<Pack<float>>(-86.6F), x);
+  const Pack<float> shifted = multiply_add(x, log2_e, all<Pack<float>>(exp2_rounder));
+  const Pack<float> r = multiply_add(x, log2_e, exp2_rounder - shifted);
+  MINIPIPE_EXP2_FRACTION(Pack<float>, p, r);
+  return (Pack<float>)((Bits)p + ((Bits)shifted << 23));
+}
+inline Pack<double> exponential_term(Pack<double> x) { return exponential(x); }
+#undef MINIPIPE_EXP2_FRACTION
 
 // The largest lane, and the sum of the lanes: the upper half is added to the lower one until one is left.
 template <class V>
@@ -224,10 +236,21 @@ inline void store_pack(bf16* place, Pack<float> x) {
   std::memcpy(place, &stored, sizeof stored);
 }
 
-// Brings what lies there closer while something else is computed. The place may lie outside the array.
+// Brings what lies there closer while something else is computed: into the second cache, into the first one, and into the first
+// one to be written. The place may lie outside the array.
 inline void prefetch([[maybe_unused]] const void* place) {
 #if defined(__GNUC__)
   __builtin_prefetch(place, 0, 2);
+#endif
+}
+inline void prefetch_near([[maybe_unused]] const void* place) {
+#if defined(__GNUC__)
+  __builtin_prefetch(place, 0, 3);
+#endif
+}
+inline void prefetch_to_write([[maybe_unused]] const void* place) {
+#if defined(__GNUC__)
+  __builtin_prefetch(place, 1, 3);
 #endif
 }
 
@@ -305,12 +328,24 @@ inline Pack<Compute<T>> as_stored(Pack<Compute<T>> x) {
 
 // ---- loops ----------------------------------------------------------------------------------------------------------------
 
-// body(lanes, i) for all i < count, a pack at a time on the host; only there.
+// body(lanes, i) for all first <= i < end, a pack at a time on the host; only there.
 template <class C, class Body>
 inline void each_pack(std::int64_t first, std::int64_t end, const Body& body) {
   std::int64_t i = first;
   for (; i + pack_size<C> <= end; i += pack_size<C>) body(WholePack{}, i);
   if (i < end) body(PartOfPack{static_cast<int>(end - i)}, i);
+}
+
+// body(lanes, i, part): the same, the packs going round `Parts` parts, each of which is a chain of operations of its own.
+template <class C, int Parts, class Body>
+inline void each_pack_in_parts(std::int64_t first, std::int64_t end, const Body& body) {
+  std::int64_t i = first;
+  for (; i + Parts * pack_size<C> <= end; i += Parts * pack_size<C>) {
+    MINIPIPE_UNROLL(8)
+    for (int part = 0; part < Parts; ++part) body(WholePack{}, i + part * pack_size<C>, part);
+  }
+  each_pack<C>(
+      i, end, [&](const auto& lanes, std::int64_t place) { body(lanes, place, static_cast<int>((place - i) / pack_size<C>)); });
 }
 
 // body(lanes, i) covers all i < count, independent of each other.
@@ -365,6 +400,10 @@ void for_row_groups(const std::string& label, const ExecutionSpace& space, std::
     for_row_groups<4>(label, space, rows, body);
   }
 }
+
+// How far ahead a term below fetches its row: columns of a few packs change the page every few rows, which processors do not
+// foresee.
+inline constexpr int rows_ahead = 16;
 
 // Adds to targets[s][c] the sums over the rows of what term(lanes, row, c, sums) adds to sums[s]: in blocks of rows, to keep
 // rounding errors of long sums small.

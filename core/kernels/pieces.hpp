@@ -10,6 +10,13 @@ inline constexpr std::int64_t piece_block = 4096;  // elements
 // Keeps a table of 64-byte pieces below the 4 KB that arguments of a device's kernel may have.
 inline constexpr int pieces_at_once = 48;
 
+// What a block holds: `count` elements of `piece` from `first` on.
+template <class Piece>
+struct PartOfPiece {
+  Piece piece;
+  std::int64_t first, count;
+};
+
 // Pieces cut into blocks; the blocks of all pieces are numbered one piece after the other.
 template <class Piece>
 class PieceTable {
@@ -25,6 +32,11 @@ class PieceTable {
   KOKKOS_INLINE_FUNCTION const Piece& piece(int p) const { return pieces_[p]; }
   // For p = pieces(): the number of blocks.
   KOKKOS_INLINE_FUNCTION std::int64_t first_block(int p) const { return first_block_[p]; }
+  KOKKOS_INLINE_FUNCTION PartOfPiece<Piece> part(std::int64_t block) const {
+    const int p = piece_of(block);
+    const std::int64_t first = (block - first_block_[p]) * piece_block, left = pieces_[p].count - first;
+    return {pieces_[p], first, left < piece_block ? left : piece_block};
+  }
   KOKKOS_INLINE_FUNCTION int piece_of(std::int64_t block) const {
     int low = 0, high = count_;
     while (high - low > 1) {
@@ -49,11 +61,8 @@ template <class Piece, class Body>
 void for_pieces(const std::string& label, const ExecutionSpace& space, const PieceTable<Piece>& table, const Body& body) {
   for_rows(
       label, space, table.blocks(), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t b) {
-        const int p = table.piece_of(b);
-        const Piece piece = table.piece(p);
-        const std::int64_t first = (b - table.first_block(p)) * piece_block;
-        const std::int64_t count = piece.count - first < piece_block ? piece.count - first : piece_block;
-        row_for(member, count, [=](const std::int64_t i) { body(piece, first + i); });
+        const PartOfPiece<Piece> part = table.part(b);
+        row_for(member, part.count, [=](const std::int64_t i) { body(part.piece, part.first + i); });
       });
 }
 

@@ -55,12 +55,10 @@ void sums_of_squares(const ExecutionSpace& space, Vector<double> results, const 
                      Vector<double> workspace) {
   for_rows(
       "minipipe::reduce::sums_of_squares", space, table.blocks(), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t b) {
-        const int p = table.piece_of(b);
-        const SquareSource<T>& source = table.piece(p);
-        const std::int64_t first = (b - table.first_block(p)) * piece_block;
-        const std::int64_t count = source.count - first < piece_block ? source.count - first : piece_block;
-        const T* const v = source.values;
-        const std::int64_t columns = source.columns, stride = source.stride;
+        const PartOfPiece<SquareSource<T>> part = table.part(b);
+        const T* const v = part.piece.values;
+        const std::int64_t first = part.first, count = part.count;
+        const std::int64_t columns = part.piece.columns, stride = part.piece.stride;
         double total = 0;
         if (columns == stride) {
           total = row_sum<double>(member, count, [=](const std::int64_t i) {
@@ -100,13 +98,13 @@ void sum_of_squares(const ExecutionSpace& space, Vector<double> result, ConstVec
 }
 
 template <class T>
-void sums_of_squares(const ExecutionSpace& space, Vector<double> results, std::span<const Rectangle<T>> rectangles,
+void sums_of_squares(const ExecutionSpace& space, Vector<double> results, std::span<const SquareRectangle<T>> rectangles,
                      Vector<double> workspace) {
   static_assert(piece_block == block_size, "blocks are those of sum_of_squares");
   require_shape(rectangles.size() <= results.size(), "sums_of_squares");
   std::int64_t result = 0;
   PieceTable<SquareSource<T>> table;
-  for (const Rectangle<T>& r : rectangles) {
+  for (const SquareRectangle<T>& r : rectangles) {
     // Runs without a gap are one run.
     table.add({r.values, r.rows * r.columns, r.columns, r.rows == 1 ? r.columns : r.stride}, r.rows * r.columns);
     if (!table.full() && &r != &rectangles.back()) continue;
@@ -128,7 +126,7 @@ double read_scalar(const ExecutionSpace& space, ConstVector<double> result) {
 #define MINIPIPE_INSTANTIATE(T)                                                                                 \
   template void sum<T>(const ExecutionSpace&, Vector<double>, ConstVector<T>, Vector<double>, bool);            \
   template void sum_of_squares<T>(const ExecutionSpace&, Vector<double>, ConstVector<T>, Vector<double>, bool); \
-  template void sums_of_squares<T>(const ExecutionSpace&, Vector<double>, std::span<const Rectangle<T>>, Vector<double>);
+  template void sums_of_squares<T>(const ExecutionSpace&, Vector<double>, std::span<const SquareRectangle<T>>, Vector<double>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
 

@@ -19,7 +19,7 @@ void sum_of_squares(const ExecutionSpace& space, Vector<double> result, ConstVec
 
 // `rows` runs of `columns` values whose starts are `stride` apart.
 template <class T>
-struct Rectangle {
+struct SquareRectangle {
   const T* values = nullptr;
   std::int64_t rows = 1;
   std::int64_t columns = 0;
@@ -29,7 +29,7 @@ struct Rectangle {
 // results(p) = sum of the squares of rectangle p, to the last bit the sum_of_squares of the same values one behind the other,
 // in a few launches for all of them. `workspace` holds at least the sum of sum_workspace(size) over the rectangles.
 template <class T>
-void sums_of_squares(const ExecutionSpace& space, Vector<double> results, std::span<const Rectangle<T>> rectangles,
+void sums_of_squares(const ExecutionSpace& space, Vector<double> results, std::span<const SquareRectangle<T>> rectangles,
                      Vector<double> workspace);
 
 // Waits for `space` and returns result(0).

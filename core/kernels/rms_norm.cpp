@@ -16,6 +16,7 @@ void host_forward(std::int64_t columns, T* y, const T* x, Compute<T>* rstd, cons
   V squares[Rows] = {};
   each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
     for (int q = 0; q < Rows; ++q) {
+      prefetch_to_write(y + q * columns + c);
       const V value = lanes.load(x + q * columns + c);
       squares[q] = multiply_add(value, value, squares[q]);
     }
@@ -25,7 +26,10 @@ void host_forward(std::int64_t columns, T* y, const T* x, Compute<T>* rstd, cons
   for (int q = 0; q < Rows; ++q) r[q] = C(1) / square_root(r[q] / static_cast<C>(columns) + epsilon);
   each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
     const V g = lanes.load(gamma + c);
-    for (int q = 0; q < Rows; ++q) lanes.store(y + q * columns + c, lanes.load(x + q * columns + c) * r[q] * g);
+    for (int q = 0; q < Rows; ++q) {
+      prefetch_near(x + (q + Rows) * columns + c);
+      lanes.store(y + q * columns + c, lanes.load(x + q * columns + c) * r[q] * g);
+    }
   });
   for (int q = 0; q < Rows; ++q) rstd[q] = r[q];
 }
@@ -67,6 +71,8 @@ struct ParameterTerm {
 
   template <class Lanes>
   void operator()(const Lanes& lanes, std::int64_t row, std::int64_t c, Pack<Compute<T>> (&sums)[1]) const {
+    prefetch_near(dy + (row + rows_ahead) * columns + c);
+    prefetch_near(x + (row + rows_ahead) * columns + c);
     const auto normal = lanes.load(x + row * columns + c) * rstd[row];
     sums[0] = multiply_add(lanes.load(dy + row * columns + c), normal, sums[0]);
   }

@@ -46,14 +46,14 @@ struct RowStep {
 // Scratch of one (sequence, head) of the backward. A row is the part of the state that belongs to one of its S components.
 // `history` holds its states before and within the chunk.
 template <class T>
-struct BackwardScratch {
+struct DeviceScanScratch {
   T *history, *gradient, *step, *decay, *sigmoid, *gx, *gh, *terms, *totals;
 
   static constexpr std::int64_t row_history = scan_chunk + 1;
   KOKKOS_INLINE_FUNCTION static std::int64_t elements(std::int64_t state, std::int64_t head_size) {
     return state * row_history * head_size + state * head_size + 3 * scan_chunk + 2 * state * scan_chunk + 3 * scan_chunk + 3;
   }
-  KOKKOS_INLINE_FUNCTION BackwardScratch(T* memory, std::int64_t state, std::int64_t head_size) {
+  KOKKOS_INLINE_FUNCTION DeviceScanScratch(T* memory, std::int64_t state, std::int64_t head_size) {
     history = memory;
     gradient = history + state * row_history * head_size;
     step = gradient + state * head_size;
@@ -71,7 +71,7 @@ template <class T>
 void scan_backward_on_device(const ExecutionSpace& space, const ScanBackward<T>& scan) {
   using C = Compute<T>;
   const ScanBackward<T> v = scan;
-  const auto scratch_bytes = static_cast<int>(BackwardScratch<C>::elements(v.z.state, v.z.head_size) * sizeof(C));
+  const auto scratch_bytes = static_cast<int>(DeviceScanScratch<C>::elements(v.z.state, v.z.head_size) * sizeof(C));
   TeamPolicy policy(space, static_cast<int>(v.z.batch * v.z.heads), scan_team, scan_vector);
   const int level = scratch_level;
   policy.set_scratch_size(level, Kokkos::PerTeam(scratch_bytes));
@@ -79,7 +79,7 @@ void scan_backward_on_device(const ExecutionSpace& space, const ScanBackward<T>&
       "minipipe::selective_scan::backward_input", policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const ScanShape& z = v.z;
         const std::int64_t chunks = chunks_of(z), by_head = z.heads * z.state;
-        const BackwardScratch<C> k(static_cast<C*>(team.team_scratch(level).get_shmem(scratch_bytes)), z.state, z.head_size);
+        const DeviceScanScratch<C> k(static_cast<C*>(team.team_scratch(level).get_shmem(scratch_bytes)), z.state, z.head_size);
         const std::int64_t unit = team.league_rank(), sequence = unit / z.heads, h = unit % z.heads;
         const std::int64_t features = z.head_size, size = z.state * features, width = z.heads * features;
         const std::int64_t group = h / (z.heads / z.groups) * z.state;
@@ -109,7 +109,7 @@ void scan_backward_on_device(const ExecutionSpace& space, const ScanBackward<T>&
           team.team_barrier();
           // Rows of the state do not meet: each is taken forward and back through the chunk on its own.
           Kokkos::parallel_for(Kokkos::TeamThreadRange(team, z.state), [&](const std::int64_t s) {
-            C* history = k.history + s * BackwardScratch<C>::row_history * features;
+            C* history = k.history + s * DeviceScanScratch<C>::row_history * features;
             C* g = k.gradient + s * features;
             const C* start = kept + (chunk - 1) * size + s * features;
             if (chunk > 0) {
@@ -154,7 +154,7 @@ void scan_backward_on_device(const ExecutionSpace& space, const ScanBackward<T>&
             lanes_for(team, features, [=](const std::int64_t p) {
               C sum = skip * gradient[p];
               for (std::int64_t s = 0; s < z.state; ++s) {
-                sum += k.history[(s * BackwardScratch<C>::row_history + t + 1) * features + p];
+                sum += k.history[(s * DeviceScanScratch<C>::row_history + t + 1) * features + p];
               }
               dx[p] = sum;
             });

@@ -16,7 +16,7 @@ KOKKOS_INLINE_FUNCTION T softplus(T x) {
   return x > 0 ? x + log_one_plus(exponential(-x)) : log_one_plus(exponential(x));
 }
 
-inline std::int64_t chunks_of(const ScanShape& z) { return (z.sequence + scan_chunk - 1) / scan_chunk; }
+KOKKOS_INLINE_FUNCTION std::int64_t chunks_of(const ScanShape& z) { return (z.sequence + scan_chunk - 1) / scan_chunk; }
 
 // What the backward of one sequence and head reads and writes.
 template <class T>

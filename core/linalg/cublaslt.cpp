@@ -4,6 +4,7 @@
 
 #include <cublasLt.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <tuple>
@@ -73,7 +74,7 @@ class Layout {
 // Everything about products of one form that can be asked for once.
 struct Product {
   template <class T, class Out>
-  Product(bool transpose_a, bool transpose_b, ConstMatrix<T> a, ConstMatrix<T> b, Matrix<Out> c)
+  Product(bool transpose_a, bool transpose_b, ConstMatrix<T> a, ConstMatrix<T> b, Matrix<Out> c, std::uint32_t alignment)
       : left(b), right(a), result(c) {
     const cublasComputeType_t compute = std::is_same_v<Compute<T>, double> ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
     check_lt(cublasLtMatmulDescCreate(&description, compute, data_type<Compute<T>>()), "cublasLtMatmulDescCreate");
@@ -84,6 +85,12 @@ struct Product {
     check_lt(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
     cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
                                          sizeof workspace_bytes);
+    // Unless told, the library takes 256 bytes for granted.
+    for (const auto which : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                             CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      check_lt(cublasLtMatmulPreferenceSetAttribute(preference, which, &alignment, sizeof alignment),
+               "cublasLtMatmulPreferenceSetAttribute");
+    }
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(Library::get().handle(), description, left, right, result,
@@ -106,14 +113,16 @@ struct Product {
   cublasLtMatmulAlgo_t algorithm{};
 };
 
-using Key = std::tuple<bool, bool, std::size_t, std::size_t, std::size_t, std::size_t, unsigned>;
+using Key = std::tuple<bool, bool, std::size_t, std::size_t, std::size_t, std::size_t, std::uint32_t>;
 
-// How far all three lie from the 16 bytes that the fastest algorithms want: the offered algorithm must suit later calls, too.
+// The power of two that all three addresses are multiples of: the offered algorithm must suit later calls, too. No more than
+// the 16 bytes that the fastest algorithms want, so that the choice does not depend on where in a buffer a matrix happens to
+// lie.
 template <class T, class Out>
-unsigned misalignment(ConstMatrix<T> a, ConstMatrix<T> b, Matrix<Out> c) {
+std::uint32_t common_alignment(ConstMatrix<T> a, ConstMatrix<T> b, Matrix<Out> c) {
   const auto bits = reinterpret_cast<std::uintptr_t>(a.data()) | reinterpret_cast<std::uintptr_t>(b.data()) |
-                    reinterpret_cast<std::uintptr_t>(c.data());
-  return static_cast<unsigned>(bits & 15U);
+                    reinterpret_cast<std::uintptr_t>(c.data()) | 16U;
+  return static_cast<std::uint32_t>(bits & -bits);
 }
 
 }  // namespace
@@ -122,12 +131,13 @@ template <class T, class Out>
 void cublaslt_gemm(const ExecutionSpace& space, bool transpose_a, bool transpose_b, Compute<T> alpha, ConstMatrix<T> a,
                    ConstMatrix<T> b, Compute<T> beta, Matrix<Out> c) {
   static std::map<Key, Product> products;
-  const Key key{transpose_a, transpose_b, a.extent(0), a.extent(1), c.extent(0), c.extent(1), misalignment<T, Out>(a, b, c)};
+  const std::uint32_t alignment = common_alignment<T, Out>(a, b, c);
+  const Key key{transpose_a, transpose_b, a.extent(0), a.extent(1), c.extent(0), c.extent(1), alignment};
   auto found = products.find(key);
   if (found == products.end()) {
     found = products
                 .emplace(std::piecewise_construct, std::forward_as_tuple(key),
-                         std::forward_as_tuple(transpose_a, transpose_b, a, b, c))
+                         std::forward_as_tuple(transpose_a, transpose_b, a, b, c, alignment))
                 .first;
   }
   const Product& product = found->second;

@@ -41,10 +41,16 @@ struct ExpertArrays {
   Matrix<T> slots(Place place, int columns) const { return slots(place, columns, 0, pairs); }
 };
 
-// The slots of each expert. The vector is one per thread and sized once; nothing in it outlives a pass.
-const std::vector<std::int32_t>& offsets_on_host(const ExecutionSpace& space, const ExpertPlan& plan) {
+// The slots of each expert. What was read last is kept, because a backward mostly follows a pass over the same rows: a plan's
+// offsets change only where it is `planned` anew, which reads them in any case.
+const std::vector<std::int32_t>& offsets_on_host(const ExecutionSpace& space, const ExpertPlan& plan, bool planned) {
   thread_local std::vector<std::int32_t> offsets;
-  read_offsets(space, offsets, plan.offsets);
+  thread_local const std::int32_t* source = nullptr;
+  if (planned || source != plan.offsets.data()) {
+    source = nullptr;  // unless all goes well
+    read_offsets(space, offsets, plan.offsets);
+    source = plan.offsets.data();
+  }
   return offsets;
 }
 
@@ -137,7 +143,7 @@ void experts_activate(const LayerContext& context, const ExpertsTensors<T>& weig
                     arrays.plan.counts, arrays.probabilities);
   gather_rows<T>(space, arrays.slots(at.gathered, width), norm, arrays.plan);
 
-  const std::vector<std::int32_t>& offsets = offsets_on_host(space, arrays.plan);
+  const std::vector<std::int32_t>& offsets = offsets_on_host(space, arrays.plan, true);
   for_each_expert(offsets, [&](std::size_t e, std::int64_t first, std::int64_t count) {
     const ExpertTensors<T>& expert = weights.experts[e];
     const Matrix<T> gathered = arrays.slots(at.gathered, width, first, count);
@@ -181,7 +187,7 @@ void experts_branch_backward_input(const LayerContext& context, int block, const
                      static_cast<C>(context.balance_scale));
   gemm<T>(space, false, false, 1, logits_gradient, weights.router, 0, norm_gradient);
 
-  const std::vector<std::int32_t>& offsets = offsets_on_host(space, arrays.plan);
+  const std::vector<std::int32_t>& offsets = offsets_on_host(space, arrays.plan, false);
   // The gradient of the activation's output lives where that of its last input comes.
   for_each_expert(offsets, [&](std::size_t e, std::int64_t first, std::int64_t count) {
     gemm<T>(space, false, false, 1, arrays.slots(work.expert_out, width, first, count), weights.experts[e].down, 0,
@@ -207,7 +213,7 @@ void experts_branch_backward_weight(const LayerContext& context, const ExpertsTe
   const ExecutionSpace& space = context.space;
   const ExpertArrays<T> arrays(context, at, memory);
   const int width = arrays.width, hidden = arrays.hidden;
-  for_each_expert(offsets_on_host(space, arrays.plan), [&](std::size_t e, std::int64_t first, std::int64_t count) {
+  for_each_expert(offsets_on_host(space, arrays.plan, false), [&](std::size_t e, std::int64_t first, std::int64_t count) {
     const ExpertTensors<C>& expert = gradients.experts[e];
     const Matrix<T> gathered = arrays.slots(at.gathered, width, first, count);
     gemm<T, C>(space, true, false, 1, arrays.slots(work.expert_out, width, first, count),

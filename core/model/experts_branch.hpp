@@ -77,7 +77,7 @@ void experts_branch_backward_input(const LayerContext& context, int block, const
                                    Matrix<T> gradient);
 
 // Adds to the parameters' gradients, from the slot and the workspace alone. Nothing to those of an expert without rows. This
-// and the input half each wait once for the device, as the forward does.
+// and the input half wait for the device as the forward does, unless the last of these passes was over the same rows.
 template <class T>
 void experts_branch_backward_weight(const LayerContext& context, const ExpertsTensors<Compute<T>>& gradients,
                                     const ExpertsActivations& at, const ExpertsGradients& work, const BlockMemory<T>& memory);

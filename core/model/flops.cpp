@@ -60,8 +60,7 @@ double active_flops_per_microbatch(const ModelConfig& model, const TrainShape& s
   const double rows = shape.rows(), width = model.width;
   const double scores = 2 * width * shape.sequence;
   const double feature = 2 * width * (architecture(model).gated_mlp ? 3 : 2);  // of the MLP's hidden ones
-  const double projections =
-      block_flops_per_token(model, shape.sequence, LayerKind::transformer) - scores - feature * hidden_width(model);
+  const double projections = attention_flops(model, shape.sequence) - scores;
   StageLayers without_blocks = layers;
   without_blocks.blocks = 0;
   double flops = flops_per_microbatch(model, shape, without_blocks);

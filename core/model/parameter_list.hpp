@@ -50,8 +50,8 @@ struct Slab {
 
 // One parameter tensor of a stage.
 struct ParameterEntry {
-  std::string
-      name;  // Hugging Face's name in the family (hybrid: as Nemotron-H); linear weights are [out_features, in_features]
+  // Hugging Face's name in the family (hybrid: as Nemotron-H); linear weights are [out_features, in_features].
+  std::string name;
   std::vector<int> shape;  // row-major
   std::size_t size = 0;    // product of shape
   std::size_t offset = 0;  // floats from the start of the stage's buffers; a multiple of 16, so that alignment does not

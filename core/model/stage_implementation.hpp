@@ -55,8 +55,8 @@ class KokkosStage::Implementation {
   OwnedVector<double> rotary;
   OwnedVector<float> token_losses;
   LossRecord losses;
-  std::vector<int> square_tensors;              // global_index, by piece
-  std::vector<Rectangle<float>> square_pieces;  // of the gradients that this replica counts in norms
+  std::vector<int> square_tensors;                    // global_index, by piece
+  std::vector<SquareRectangle<float>> square_pieces;  // of the gradients that this replica counts in norms
   OwnedVector<double> sum_workspace, squares;
   OwnedVector<double>::HostMirror host_squares;
   LayerContext context;

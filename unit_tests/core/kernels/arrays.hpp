@@ -28,6 +28,15 @@ inline Numbers random_numbers(std::size_t count, unsigned seed, double low = -1,
   return values;
 }
 
+// What an array holds once all kernels are done.
+template <class View>
+std::vector<typename View::non_const_value_type> read(const View& view) {
+  Kokkos::fence();
+  const auto host = Kokkos::create_mirror_view(view);
+  Kokkos::deep_copy(host, view);
+  return {host.data(), host.data() + host.size()};
+}
+
 // An array where kernels run, filled from and read back to the host.
 template <class T>
 class Array {
@@ -43,12 +52,7 @@ class Array {
     }
     Kokkos::deep_copy(view_, host);
   }
-  std::vector<T> exact() const {
-    Kokkos::fence();
-    const auto host = Kokkos::create_mirror_view(view_);
-    Kokkos::deep_copy(host, view_);
-    return std::vector<T>(host.data(), host.data() + host.size());
-  }
+  std::vector<T> exact() const { return read(view_); }
   Numbers get() const {
     const std::vector<T> values = exact();
     return Numbers(values.begin(), values.end());

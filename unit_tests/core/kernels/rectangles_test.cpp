@@ -41,19 +41,19 @@ TYPED_TEST(Rectangles, ManyHaveTheSumsOfSquaresThatEachHas) {
   using T = TypeParam;
   const Numbers numbers = random_numbers(30000, 8);
   const Array<T> values(numbers);
-  std::vector<Rectangle<T>> rectangles;
+  std::vector<SquareRectangle<T>> rectangles;
   for (int p = 0; p < 110; ++p) {
     const std::int64_t rows = p % 3 == 0 ? 1 : 3 + p % 29, columns = p == 17 ? 0 : p % 5 == 0 ? 4096 / rows : 7 + 3 * p;
     rectangles.push_back({values.vector().data() + p, rows, columns, columns + p % 4});
   }
   rectangles.push_back({values.vector().data(), 1, 29999, 0});
   std::int64_t blocks = 0;
-  for (const Rectangle<T>& r : rectangles) blocks += sum_workspace(r.rows * r.columns);
+  for (const SquareRectangle<T>& r : rectangles) blocks += sum_workspace(r.rows * r.columns);
   const Array<double> results(rectangles.size()), result(1), workspace(static_cast<std::size_t>(blocks));
   sums_of_squares<T>({}, results.vector(), rectangles, workspace.vector());
   const Numbers sums = results.get();
   for (std::size_t p = 0; p < rectangles.size(); ++p) {
-    const Rectangle<T>& r = rectangles[p];
+    const SquareRectangle<T>& r = rectangles[p];
     Numbers packed;
     for (std::int64_t i = 0; i < r.rows * r.columns; ++i) {
       packed.push_back(
@@ -79,7 +79,7 @@ TYPED_TEST(Rectangles, SumsOfSquaresReadNoGaps) {
     const Array<double> result(1), workspace(static_cast<std::size_t>(sum_workspace(rows * columns)));
     sum_of_squares<T>({}, result.vector(), a.vector(), workspace.vector(), false);
     const double expected = read_scalar({}, result.vector());
-    const Rectangle<T> rectangle[] = {{b.vector().data(), rows, columns, stride}};
+    const SquareRectangle<T> rectangle[] = {{b.vector().data(), rows, columns, stride}};
     sums_of_squares<T>({}, result.vector(), rectangle, workspace.vector());
     EXPECT_EQ(read_scalar({}, result.vector()), expected);
     sum_of_squares<T>({}, result.vector(), a.vector(), workspace.vector(), true);

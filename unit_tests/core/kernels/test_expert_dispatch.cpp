@@ -8,13 +8,6 @@ namespace {
 
 using Integers = std::vector<std::int32_t>;
 
-Integers read(const Vector<std::int32_t>& view) {
-  Kokkos::fence();
-  const auto host = Kokkos::create_mirror_view(view);
-  Kokkos::deep_copy(host, view);
-  return Integers(host.data(), host.data() + host.size());
-}
-
 struct Case {
   int rows, choices, experts, columns;
 };

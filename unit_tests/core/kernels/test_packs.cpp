@@ -34,6 +34,32 @@ TEST(Packs, ExponentialIsWithinItsErrorAndClampedFromBelow) {
   EXPECT_TRUE(std::isnan(powers[4]));
 }
 
+TEST(Packs, TermsOfASumOfExponentialsAreWithinTheirError) {
+  for (float x = -86.5f; x <= 0; x += 0.0237f) {
+    const double error = exponential_term(Pack<float>{} + x)[7] / std::exp(static_cast<double>(x)) - 1;
+    ASSERT_LT(std::abs(error), 2e-7 - 2e-8 * x) << x;
+  }
+  const Pack<float> x = {0, -100, -std::numeric_limits<float>::infinity(), lowest_value<float>, std::nanf("")};
+  const Pack<float> terms = exponential_term(x);
+  EXPECT_EQ(terms[0], 1.0f);
+  for (const int l : {1, 2, 3}) EXPECT_NEAR(terms[l], 2.45e-38, 1e-39) << l;
+  EXPECT_TRUE(std::isnan(terms[4]));
+}
+
+// Every element once, in the part of its pack, at the end and in between.
+TEST(Packs, PartsCoverEveryElementOnce) {
+  for (const int count : {0, 5, 16, 63, 64, 65, 100, 128}) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (int i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = static_cast<float>(i + 1);
+    Pack<float> sums[4] = {};
+    each_pack_in_parts<float, 4>(0, count, [&](const auto& lanes, std::int64_t i, int part) {
+      EXPECT_EQ(part, i / 16 % 4) << count;
+      sums[part] += lanes.load(values.data() + i);
+    });
+    EXPECT_EQ(sum_of_lanes(sums[0] + sums[1] + sums[2] + sums[3]), static_cast<float>(count * (count + 1) / 2)) << count;
+  }
+}
+
 TEST(Packs, LanesAreReducedAndPartsLeaveOthersAlone) {
   Pack<float> x = {};
   for (int l = 0; l < 16; ++l) x[l] = static_cast<float>(l * 7 % 16);

@@ -63,12 +63,6 @@ double balance(const Case& z, const Numbers& logits, const Integers& chosen) {
 Matrix<std::int32_t> integer_matrix(const OwnedVector<std::int32_t>& view, int rows, int columns) {
   return slice_matrix<std::int32_t>(view, 0, rows, columns);
 }
-Integers read(const OwnedVector<std::int32_t>& view) {
-  Kokkos::fence();
-  const auto host = Kokkos::create_mirror_view(view);
-  Kokkos::deep_copy(host, view);
-  return Integers(host.data(), host.data() + host.size());
-}
 
 template <class T>
 struct Routed {

@@ -8,6 +8,7 @@ namespace {
 using testing::differences;
 using testing::expect_near;
 using testing::random_bf16;
+using testing::read;
 
 constexpr int block = 3;
 
@@ -115,13 +116,6 @@ class Branch {
     return memory;
   }
   static void forget(const OwnedVector<C>& memory) { Kokkos::deep_copy(memory, std::numeric_limits<C>::quiet_NaN()); }
-  template <class Value>
-  static std::vector<Value> read(const Vector<Value>& view) {
-    Kokkos::fence();
-    const auto host = Kokkos::create_mirror_view(view);
-    Kokkos::deep_copy(host, view);
-    return std::vector<Value>(host.data(), host.data() + host.size());
-  }
 
   BlockMemory<T> memory(int m) const { return {slots_.at(m), workspace_, scratch_, z_.rows()}; }
   ExpertsTensors<T> weights() const { return tensors<T>(vectors_, matrices_); }

@@ -3,30 +3,18 @@
 #include <cmath>
 #include <string>
 
+#include "unit_tests/core/kernels/arrays.hpp"
 #include "unit_tests/core/model/outcome.hpp"
 #include "unit_tests/core/model/random_model.hpp"
 
 namespace minipipe::core::test {
 namespace {
 
+using testing::Array;
+using testing::expect_near;
+
 // Three chunks, the last one odd.
 constexpr int rows = 557, width = 22, vocab = 37;
-
-template <class T>
-std::vector<double> to_host(const Vector<T>& values) {
-  Kokkos::fence();
-  std::vector<T> host(values.size());
-  Kokkos::deep_copy(Kokkos::View<T*, Kokkos::LayoutRight, HostSpace, Unmanaged>(host.data(), host.size()), values);
-  return {host.begin(), host.end()};
-}
-
-template <class T>
-OwnedVector<T> to_device(const std::vector<double>& values) {
-  const std::vector<T> host(values.begin(), values.end());
-  OwnedVector<T> array("values", host.size());
-  Kokkos::deep_copy(array, Kokkos::View<const T*, Kokkos::LayoutRight, HostSpace, Unmanaged>(host.data(), host.size()));
-  return array;
-}
 
 std::vector<std::int32_t> some_targets() {
   std::vector<std::int32_t> targets(rows);
@@ -52,48 +40,41 @@ Passed pass(const std::string& family, HeadLogits kind) {
   layout.per_wide = elements_per_wide<T>;
   const HeadActivations at = head_activations(layout, context.model, context.shape, kind);
   const Place work = head_gradient(layout, context.model, context.shape);
-  const auto memory_of = [](const std::string& label, const Layout& part) {
-    OwnedVector<C> memory(label, part.end());
-    Kokkos::deep_copy(memory, std::nan(""));  // nothing may depend on what was there
-    return memory;
-  };
-  const OwnedVector<C> slot = memory_of("slot", layout.slot), workspace = memory_of("workspace", layout.workspace),
-                       scratch = memory_of("scratch", layout.scratch);
-  const BlockMemory<T> memory{slot, workspace, scratch, rows};
-  const auto weight = to_device<T>(normal(vocab * width, 0.3, 1));
-  const auto norm_weight = to_device<C>(normal(width, 1.0, 2)), norm_bias = to_device<C>(normal(width, 0.5, 3));
+  // Of not-a-numbers: nothing may depend on what was there.
+  const Array<C> slot(layout.slot.end()), workspace(layout.workspace.end()), scratch(layout.scratch.end());
+  const BlockMemory<T> memory{slot.vector(), workspace.vector(), scratch.vector(), rows};
+  const Array<T> weight(normal(vocab * width, 0.3, 1));
+  const Array<C> norm_weight(normal(width, 1.0, 2)), norm_bias(normal(width, 0.5, 3));
   const bool bias = family == "gpt2";
-  const HeadTensors<T> weights{{norm_weight, bias ? Vector<C>(norm_bias) : Vector<C>()},
-                               slice_matrix<T>(weight, 0, vocab, width)};
-  const OwnedVector<C> d_weight("d_weight", vocab * width), d_norm("d_norm", width), d_bias("d_bias", width);
-  const HeadTensors<C> gradients{{d_norm, bias ? Vector<C>(d_bias) : Vector<C>()}, slice_matrix<C>(d_weight, 0, vocab, width)};
-  Kokkos::deep_copy(d_weight, C(0.125));  // gradients are added
-  const OwnedVector<std::int32_t> targets("targets", rows);
-  const auto host_targets = some_targets();
-  Kokkos::deep_copy(targets, Kokkos::View<const std::int32_t*, HostSpace, Unmanaged>(host_targets.data(), rows));
-  const auto input = to_device<T>(normal(rows * width, 1.0, 4));
-  Kokkos::deep_copy(flatten(memory.matrix(at.input, width)), input);
-  const OwnedVector<C> losses("losses", rows);
-  const OwnedMatrix<T> gradient("gradient", rows, width);
+  const HeadTensors<T> weights{{norm_weight.vector(), bias ? norm_bias.vector() : Vector<C>()}, weight.matrix(vocab, width)};
+  const std::vector<double> zeros(width, 0.0);
+  const Array<C> d_weight(std::vector<double>(vocab * width, 0.125)), d_norm(zeros), d_bias(zeros);  // gradients are added
+  const HeadTensors<C> gradients{{d_norm.vector(), bias ? d_bias.vector() : Vector<C>()}, d_weight.matrix(vocab, width)};
+  const OwnedVector<std::int32_t> targets = testing::integers(some_targets());
+  const Array<T> input(normal(rows * width, 1.0, 4));
+  Kokkos::deep_copy(flatten(memory.matrix(at.input, width)), input.vector());
+  const Array<C> losses(rows);
+  const Array<T> gradient(rows * width);
 
   Passed result;
-  head_forward<T>(context, weights, at, memory, targets, losses);
-  result.losses = to_host<C>(losses);
-  Kokkos::deep_copy(losses, C(-1));
+  head_forward<T>(context, weights, at, memory, targets, losses.vector());
+  result.losses = losses.get();
+  Kokkos::deep_copy(losses.vector(), C(-1));
   if (kind == HeadLogits::once) return result;
   if (kind == HeadLogits::again) {
-    Kokkos::deep_copy(workspace, std::nan(""));
-    Kokkos::deep_copy(scratch, std::nan(""));
+    Kokkos::deep_copy(workspace.vector(), std::nan(""));
+    Kokkos::deep_copy(scratch.vector(), std::nan(""));
   }
-  head_backward_logits<T>(context, weights, at, work, memory, targets, C(loss_scale), losses, gradients.weight);
-  head_backward_norm<T>(context, weights, at, work, memory, gradient);
+  head_backward_logits<T>(context, weights, at, work, memory, targets, C(loss_scale), losses.vector(), gradients.weight);
+  head_backward_norm<T>(context, weights, at, work, memory, gradient.matrix(rows, width));
   if (kind == HeadLogits::kept) head_matrix_backward_weight<T>(context, gradients, at, memory);
   head_norm_backward_weight<T>(context, gradients, at, work, memory);
-  result.losses_again = to_host<C>(losses);
-  result.norm_gradient = to_host<T>(flatten(memory.matrix(work, width)));
-  result.input_gradient = to_host<T>(flatten(gradient));
-  result.weight_gradient = to_host<C>(d_weight);
-  result.norm_weight_gradient = to_host<C>(d_norm);
+  result.losses_again = losses.get();
+  const std::vector<T> norm_gradient = testing::read(flatten(memory.matrix(work, width)));
+  result.norm_gradient.assign(norm_gradient.begin(), norm_gradient.end());
+  result.input_gradient = gradient.get();
+  result.weight_gradient = d_weight.get();
+  result.norm_weight_gradient = d_norm.get();
   return result;
 }
 
@@ -160,14 +141,10 @@ TEST(HeadChunks, GiveWhatTheWholeGives) {
     }
   }
   const Passed passed = pass<double>("llama", HeadLogits::again);
-  const auto expect_near = [](const std::vector<double>& got, const std::vector<double>& expected) {
-    ASSERT_EQ(got.size(), expected.size());
-    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-11) << i;
-  };
-  expect_near(passed.losses, losses);
-  expect_near(passed.losses_again, losses);
-  expect_near(passed.norm_gradient, d_hidden);
-  expect_near(passed.weight_gradient, d_weight);
+  expect_near(passed.losses, losses, 1e-11);
+  expect_near(passed.losses_again, losses, 1e-11);
+  expect_near(passed.norm_gradient, d_hidden, 1e-11);
+  expect_near(passed.weight_gradient, d_weight, 1e-11);
 }
 
 // Rows of two chunks, the second one odd.

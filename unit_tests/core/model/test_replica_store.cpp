@@ -198,7 +198,7 @@ TEST_P(Stores, CountEveryGradientOnceInNorms) {
     for (const SquarePart& part : store.owned_squares()) {
       EXPECT_GE(part.global_index, last);
       last = part.global_index;
-      const Rectangle<float> values[] = {
+      const SquareRectangle<float> values[] = {
           {part.array.data() + part.piece.offset, part.piece.rows, part.piece.columns, part.piece.stride}};
       sums_of_squares<float>(space, result, values, workspace);
       sums[part.global_index] += read_scalar(space, result);
