@@ -1,9 +1,24 @@
 #include "core/kernels/elementwise.hpp"
 
-#include "core/kernels/loops.hpp"
+#include "core/kernels/packs.hpp"
 #include "core/kernels/shape.hpp"
 
 namespace minipipe::core {
+
+namespace {
+
+template <class To, class From>
+struct Convert {
+  To* out;
+  const From* values;
+
+  template <class Lanes>
+  KOKKOS_INLINE_FUNCTION void operator()(const Lanes& lanes, std::int64_t i) const {
+    lanes.store(out + i, lanes.load(values + i));
+  }
+};
+
+}  // namespace
 
 template <class T>
 void residual_add(const ExecutionSpace& space, Vector<T> out, ConstVector<T> a, ConstVector<T> b) {
@@ -43,11 +58,7 @@ void copy(const ExecutionSpace& space, Vector<T> out, ConstVector<T> values) {
 template <class To, class From>
 void convert(const ExecutionSpace& space, Vector<To> out, ConstVector<From> values) {
   require_shape(out.extent(0) == values.extent(0), "convert");
-  To* result = out.data();
-  const From* v = values.data();
-  for_elements(
-      "minipipe::elementwise::convert", space, extent(out, 0),
-      KOKKOS_LAMBDA(const std::int64_t i) { result[i] = static_cast<To>(v[i]); });
+  for_packs<float>("minipipe::elementwise::convert", space, extent(out, 0), Convert<To, From>{out.data(), values.data()});
 }
 
 template void convert<float, bf16>(const ExecutionSpace&, Vector<float>, ConstVector<bf16>);
