@@ -88,6 +88,18 @@ inline Pack<float> at_most(Pack<float> bound, Pack<float> x) {
 }
 inline Pack<double> at_least(Pack<double> bound, Pack<double> x) { return bound > x ? bound : x; }
 
+inline Pack<float> square_root(Pack<float> x) {
+#if defined(MINIPIPE_PACKS_AVX512)
+  return (Pack<float>)_mm512_maskz_sqrt_ps(all_lanes, (__m512)x);
+#else
+  float lanes[pack_size<float>];
+  std::memcpy(lanes, &x, sizeof x);
+  for (float& lane : lanes) lane = square_root(lane);
+  std::memcpy(&x, lanes, sizeof x);
+  return x;
+#endif
+}
+
 // The value in all lanes. (Written out in place, or as a lambda, this makes nvcc 13 crash.)
 template <class V>
 inline V all(float value) {
