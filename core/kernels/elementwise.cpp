@@ -1,6 +1,7 @@
 #include "core/kernels/elementwise.hpp"
 
 #include "core/kernels/packs.hpp"
+#include "core/kernels/pieces.hpp"
 #include "core/kernels/shape.hpp"
 
 namespace minipipe::core {
@@ -16,6 +17,12 @@ struct Convert {
   KOKKOS_INLINE_FUNCTION void operator()(const Lanes& lanes, std::int64_t i) const {
     lanes.store(out + i, lanes.load(values + i));
   }
+};
+
+template <class T>
+struct Filled {
+  T* values;
+  std::int64_t count;
 };
 
 }  // namespace
@@ -46,6 +53,19 @@ void fill(const ExecutionSpace& space, Vector<T> values, T value) {
 }
 
 template <class T>
+void fill(const ExecutionSpace& space, std::span<const Vector<T>> arrays, std::type_identity_t<T> value) {
+  PieceTable<Filled<T>> table;
+  for (const Vector<T>& array : arrays) {
+    table.add({array.data(), extent(array, 0)}, extent(array, 0));
+    if (!table.full() && &array != &arrays.back()) continue;
+    for_pieces(
+        "minipipe::elementwise::fill", space, table,
+        KOKKOS_LAMBDA(const Filled<T>& piece, const std::int64_t i) { piece.values[i] = value; });
+    table = {};
+  }
+}
+
+template <class T>
 void copy(const ExecutionSpace& space, Vector<T> out, ConstVector<T> values) {
   require_shape(out.extent(0) == values.extent(0), "copy");
   T* result = out.data();
@@ -70,6 +90,7 @@ template void copy<bf16>(const ExecutionSpace&, Vector<bf16>, ConstVector<bf16>)
   template void residual_add<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>, ConstVector<T>); \
   template void scale<T>(const ExecutionSpace&, Vector<T>, T);                                     \
   template void fill<T>(const ExecutionSpace&, Vector<T>, T);                                      \
+  template void fill<T>(const ExecutionSpace&, std::span<const Vector<T>>, T);                     \
   template void copy<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
