@@ -62,16 +62,18 @@ KOKKOS_INLINE_FUNCTION void step(const Coefficients<T>& k, T decay, V gradient, 
 // ---- host: all of a block in one loop, so that its streams go through memory side by side ---------------------------------
 
 // Sums of squares in as many lanes as row_sum() has.
+template <class C>
 struct HostSquares {
   typedef float Half __attribute__((vector_size(32)));
   static_assert(2 * pack_size<double> == sum_lanes);
   Pack<double> lower = {}, upper = {};
 
-  void add(Pack<float> x) {
-    Half halves[2];
-    std::memcpy(halves, &x, sizeof x);
-    const Pack<double> a = __builtin_convertvector(halves[0], Pack<double>),
-                       b = __builtin_convertvector(halves[1], Pack<double>);
+  void add(Pack<C> x) {
+    // One by one: nvcc loses the type of arrays of such vectors.
+    Half first, second;
+    std::memcpy(&first, &x, sizeof first);
+    std::memcpy(&second, reinterpret_cast<const char*>(&x) + sizeof first, sizeof second);
+    const Pack<double> a = __builtin_convertvector(first, Pack<double>), b = __builtin_convertvector(second, Pack<double>);
     lower += a * a;
     upper += b * b;
   }
@@ -81,7 +83,7 @@ struct HostSquares {
 template <bool Nesterov>
 double host_block(const Coefficients<float>& k, const Range<float>& range, std::int64_t first, std::int64_t end) {
   const Range<float> r = range;
-  HostSquares squares;
+  HostSquares<float> squares;
   each_pack<float>(first, end, [&](const auto& lanes, std::int64_t i) {
     const Pack<float> g = lanes.load(r.gradients + i);
     Pack<float> p = lanes.load(r.parameters + i), m = lanes.load(r.first_moment + i), v = lanes.load(r.second_moment + i);
