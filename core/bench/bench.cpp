@@ -20,15 +20,18 @@ KernelResult measure_case(const ExecutionSpace& space, int repeat, const KernelC
   result.name = c.name;
   result.shape = c.shape;
   result.used = c.used;
-  result.limit = c.limit == Limit::gemm ? "gemm" : "copy";
+  result.limit = c.limit == Limit::copy ? "copy" : c.limit == Limit::gemm ? "gemm" : "gemm_bf16";
   result.flops = c.flops;
   result.bytes = c.bytes;
   result.working_set = c.working_set;
   result.timing = measure(space, repeat, c.run);
-  const double work = c.limit == Limit::gemm ? c.flops : c.bytes;
+  const double work = c.limit == Limit::copy ? c.bytes : c.flops;
   result.rate = work / result.timing.seconds.median * 1e-9;
-  result.reference =
-      c.limit == Limit::gemm ? references.gemm_gflops() : references.copy_rate(static_cast<std::int64_t>(c.working_set));
+  if (c.limit == Limit::copy) {
+    result.reference = references.copy_rate(static_cast<std::int64_t>(c.working_set));
+  } else {
+    result.reference = c.limit == Limit::gemm ? references.gemm_gflops() : references.bf16_gemm_gflops();
+  }
   result.share = result.rate / result.reference;
   return result;
 }
@@ -46,7 +49,8 @@ std::string describe(const Deck& deck) {
 
 std::vector<KernelResult> bench_kernels(const Deck& deck, int repeat, References& references) {
   const ExecutionSpace space;
-  const BenchShape shape{model_config(deck), train_shape(deck), static_cast<std::uint64_t>(deck.run.seed)};
+  const BenchShape shape{model_config(deck), train_shape(deck), static_cast<std::uint64_t>(deck.run.seed),
+                         deck.precision.compute == "bf16"};
   std::vector<KernelResult> results;
   for (const auto build : {linear_cases, attention_cases, norm_cases, elementwise_cases, end_cases, adam_cases, muon_cases}) {
     for (const KernelCase& c : build(space, shape)) {
@@ -136,16 +140,16 @@ BenchReport run_bench(const Deck& deck, int repeat, const std::function<void(con
   report.kokkos = kokkos.str();
   References references(space, repeat);
   tell("rates of matrix products");
-  references.measure_gemms(model_config(deck), train_shape(deck));
+  references.measure_gemms(model_config(deck), train_shape(deck), deck.precision.compute == "bf16");
   tell("a training step");
   report.step = bench_step(deck, repeat);
   tell("kernels");
   report.kernels = bench_kernels(deck, repeat, references);
-  references.measure_gemms(model_config(deck), train_shape(deck));
+  references.measure_gemms(model_config(deck), train_shape(deck), deck.precision.compute == "bf16");
   // By the final rate, which may be better than the one known before.
   for (KernelResult& kernel : report.kernels) {
-    if (kernel.limit == "gemm") {
-      kernel.reference = references.gemm_gflops();
+    if (kernel.limit != "copy") {
+      kernel.reference = kernel.limit == "gemm" ? references.gemm_gflops() : references.bf16_gemm_gflops();
       kernel.share = kernel.rate / kernel.reference;
     }
   }

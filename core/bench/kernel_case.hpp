@@ -11,7 +11,7 @@
 namespace minipipe::core {
 
 // What a kernel is limited by, and so what its rate is compared with.
-enum class Limit { gemm, copy };
+enum class Limit { gemm, gemm_bf16, copy };
 
 // One kernel at the shapes of a deck, ready to be called. `run` owns the arrays.
 struct KernelCase {
@@ -32,6 +32,7 @@ struct BenchShape {
   ModelConfig model;
   TrainShape train;
   std::uint64_t seed = 1;
+  bool bf16 = false;  // the deck computes in bf16: so do the cases of linear layers, the others in float
 
   std::int64_t rows() const { return train.rows(); }
 };

@@ -1,31 +1,50 @@
 #include "core/bench/kernel_case.hpp"
+#include "core/kernels/elementwise.hpp"
 #include "core/model/linear.hpp"
 
 namespace minipipe::core {
 
-// Without biases, whose kernels are cases of their own.
-std::vector<KernelCase> linear_cases(const ExecutionSpace& space, const BenchShape& shape) {
+namespace {
+
+template <class T>
+OwnedMatrix<T> random_values(const ExecutionSpace& space, std::int64_t rows, std::int64_t columns) {
+  const OwnedMatrix<float> values = random_matrix(space, rows, columns);
+  if constexpr (std::is_same_v<T, float>) {
+    return values;
+  } else {
+    OwnedMatrix<T> rounded("minipipe::bench::values", rows, columns);
+    convert<T, float>(space, flatten(Matrix<T>(rounded)), flatten(Matrix<float>(values)));
+    fence(space, "before what was converted is given back");
+    return rounded;
+  }
+}
+
+template <class T>
+std::vector<KernelCase> cases_of(const ExecutionSpace& space, const BenchShape& shape) {
+  constexpr auto element = static_cast<std::int64_t>(sizeof(T)), wide = static_cast<std::int64_t>(sizeof(float));
   const ModelConfig& model = shape.model;
   const std::int64_t rows = shape.rows();
   std::vector<KernelCase> cases;
   const auto add = [&](const std::string& layer, std::int64_t out, std::int64_t in) {
-    const auto input = random_matrix(space, rows, in), weight = random_matrix(space, out, in);
-    const auto output = random_matrix(space, rows, out);
+    const auto input = random_values<T>(space, rows, in), weight = random_values<T>(space, out, in);
+    const auto output = random_values<T>(space, rows, out);
+    const auto gradient = random_matrix(space, out, in);
     KernelCase common;
-    common.limit = Limit::gemm;
+    common.limit = std::is_same_v<T, bf16> ? Limit::gemm_bf16 : Limit::gemm;
     common.shape = shape_text({rows, out, in});
     common.flops = 2.0 * static_cast<double>(rows) * static_cast<double>(out) * static_cast<double>(in);
-    common.working_set = common.bytes = static_cast<double>(4 * (rows * (in + out) + out * in));
+    common.working_set = common.bytes = static_cast<double>(element * (rows * (in + out) + out * in));
     common.name = "linear::forward " + layer;
-    common.run = [=] { linear_forward<float>(space, output, input, weight, {}); };
+    common.run = [=] { linear_forward<T>(space, output, input, weight, {}); };
     cases.push_back(common);
     common.name = "linear::backward_input " + layer;
-    common.run = [=] { linear_backward_input<float>(space, input, output, weight); };
+    common.run = [=] { linear_backward_input<T>(space, input, output, weight); };
     cases.push_back(common);
     common.name = "linear::backward_weight " + layer;
     // The gradient is added to.
-    common.bytes += static_cast<double>(4 * out * in);
-    common.run = [=] { linear_backward_weight<float>(space, weight, {}, output, input); };
+    common.working_set += static_cast<double>((wide - element) * out * in);
+    common.bytes += static_cast<double>((2 * wide - element) * out * in);
+    common.run = [=] { linear_backward_weight<T>(space, gradient, {}, output, input); };
     cases.push_back(common);
   };
   if (architecture(model).fused_qkv) {
@@ -39,6 +58,13 @@ std::vector<KernelCase> linear_cases(const ExecutionSpace& space, const BenchSha
   add("down", model.width, hidden_width(model));
   add("head", model.vocab, model.width);
   return cases;
+}
+
+}  // namespace
+
+// Without biases, whose kernels are cases of their own.
+std::vector<KernelCase> linear_cases(const ExecutionSpace& space, const BenchShape& shape) {
+  return shape.bf16 ? cases_of<bf16>(space, shape) : cases_of<float>(space, shape);
 }
 
 }  // namespace minipipe::core

@@ -52,11 +52,13 @@ GemmShape cubic_gemm(const ModelConfig& model, const TrainShape& shape) {
   });
 }
 
-void References::measure_gemms(const ModelConfig& model, const TrainShape& shape) {
+void References::measure_gemms(const ModelConfig& model, const TrainShape& shape, bool with_bf16) {
   const bool first = gemms_.empty();
   if (first) gemms_ = {{"hidden", largest_hidden_gemm(model, shape)}, {"cubic", cubic_gemm(model, shape)}};
+  if (first && with_bf16) gemms_.push_back({"bf16", largest_hidden_gemm(model, shape), true});
   for (GemmReference& gemm : gemms_) {
-    const double rate = measure_gemm_rate<float>(space_, gemm.shape.m, gemm.shape.n, gemm.shape.k);
+    const auto measured = gemm.bf16 ? measure_gemm_rate<bf16> : measure_gemm_rate<float>;
+    const double rate = measured(space_, gemm.shape.m, gemm.shape.n, gemm.shape.k);
     if (!first) gemm.drift = std::abs(rate - gemm.gflops) / std::max(rate, gemm.gflops);
     gemm.gflops = std::max(rate, gemm.gflops);
   }

@@ -15,6 +15,7 @@ namespace minipipe::core {
 struct GemmReference {
   std::string name;
   GemmShape shape;
+  bool bf16 = false;  // of bf16 matrices; else of float
   double gflops = 0;  // 10^9 operations per second: the best of several repetitions, measured before and after all else
   double drift = 0;   // relative difference of the two measurements: how much the machine changed meanwhile
 };
@@ -31,10 +32,12 @@ class References {
  public:
   References(const ExecutionSpace& space, int repeat) : space_(space), repeat_(repeat) {}
 
-  // The hidden layer's and the cubic one. The second call, at the end, keeps the better rate of each.
-  void measure_gemms(const ModelConfig& model, const TrainShape& shape);
+  // The hidden layer's and the cubic one, `with_bf16` also the hidden layer's of bf16. The second call, at the end, keeps the
+  // better rate of each.
+  void measure_gemms(const ModelConfig& model, const TrainShape& shape, bool with_bf16 = false);
   const std::vector<GemmReference>& gemms() const { return gemms_; }
   double gemm_gflops() const { return gemms_.at(0).gflops; }
+  double bf16_gemm_gflops() const { return gemms_.at(2).gflops; }
 
   // 10^9 bytes per second, read and written, of a copy between two arrays of `bytes` together: the limit for kernels that touch
   // as much. The best of the samples, as the limit that it is. The lines that a store reads first are not counted, neither here

@@ -13,7 +13,7 @@ namespace minipipe::core {
 struct KernelResult {
   std::string name, shape;
   bool used = true;        // the deck's model calls it
-  std::string limit;       // "gemm" or "copy": what it is compared with
+  std::string limit;       // what it is compared with: "gemm", "gemm_bf16" or "copy"
   Timing timing;           // of one call
   double flops = 0;        // of matrix products; 0 where the limit is "copy"
   double bytes = 0;        // that have to be moved

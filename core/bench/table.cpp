@@ -51,6 +51,9 @@ std::string bench_table(const BenchReport& report) {
     add(text, "copy rate, %12.3f MB %10.2f GB/s read and written\n", 1e-6 * static_cast<double>(bytes), rate);
   }
   add_kernels(text, report, "gemm", "limited by matrix rate (hidden)", "GFLOP/s");
+  if (report.gemms.size() > 2) {
+    add_kernels(text, report, "gemm_bf16", "limited by matrix rate (bf16)", "GFLOP/s");
+  }
   add_kernels(text, report, "copy", "limited by copy rate", "GB/s");
   text += "(in place a kernel can reach 150 %: its stores need not read lines first, those of the copy do)\n";
 

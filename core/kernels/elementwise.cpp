@@ -1,9 +1,31 @@
 #include "core/kernels/elementwise.hpp"
 
-#include "core/kernels/loops.hpp"
+#include "core/kernels/packs.hpp"
+#include "core/kernels/pieces.hpp"
 #include "core/kernels/shape.hpp"
 
 namespace minipipe::core {
+
+namespace {
+
+template <class To, class From>
+struct Convert {
+  To* out;
+  const From* values;
+
+  template <class Lanes>
+  KOKKOS_INLINE_FUNCTION void operator()(const Lanes& lanes, std::int64_t i) const {
+    lanes.store(out + i, lanes.load(values + i));
+  }
+};
+
+template <class T>
+struct Filled {
+  T* values;
+  std::int64_t count;
+};
+
+}  // namespace
 
 template <class T>
 void residual_add(const ExecutionSpace& space, Vector<T> out, ConstVector<T> a, ConstVector<T> b) {
@@ -31,6 +53,19 @@ void fill(const ExecutionSpace& space, Vector<T> values, T value) {
 }
 
 template <class T>
+void fill(const ExecutionSpace& space, std::span<const Vector<T>> arrays, std::type_identity_t<T> value) {
+  PieceTable<Filled<T>> table;
+  for (const Vector<T>& array : arrays) {
+    table.add({array.data(), extent(array, 0)}, extent(array, 0));
+    if (!table.full() && &array != &arrays.back()) continue;
+    for_pieces(
+        "minipipe::elementwise::fill", space, table,
+        KOKKOS_LAMBDA(const Filled<T>& piece, const std::int64_t i) { piece.values[i] = value; });
+    table = {};
+  }
+}
+
+template <class T>
 void copy(const ExecutionSpace& space, Vector<T> out, ConstVector<T> values) {
   require_shape(out.extent(0) == values.extent(0), "copy");
   T* result = out.data();
@@ -43,11 +78,7 @@ void copy(const ExecutionSpace& space, Vector<T> out, ConstVector<T> values) {
 template <class To, class From>
 void convert(const ExecutionSpace& space, Vector<To> out, ConstVector<From> values) {
   require_shape(out.extent(0) == values.extent(0), "convert");
-  To* result = out.data();
-  const From* v = values.data();
-  for_elements(
-      "minipipe::elementwise::convert", space, extent(out, 0),
-      KOKKOS_LAMBDA(const std::int64_t i) { result[i] = static_cast<To>(v[i]); });
+  for_packs<float>("minipipe::elementwise::convert", space, extent(out, 0), Convert<To, From>{out.data(), values.data()});
 }
 
 template void convert<float, bf16>(const ExecutionSpace&, Vector<float>, ConstVector<bf16>);
@@ -59,6 +90,7 @@ template void copy<bf16>(const ExecutionSpace&, Vector<bf16>, ConstVector<bf16>)
   template void residual_add<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>, ConstVector<T>); \
   template void scale<T>(const ExecutionSpace&, Vector<T>, T);                                     \
   template void fill<T>(const ExecutionSpace&, Vector<T>, T);                                      \
+  template void fill<T>(const ExecutionSpace&, std::span<const Vector<T>>, T);                     \
   template void copy<T>(const ExecutionSpace&, Vector<T>, ConstVector<T>);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)

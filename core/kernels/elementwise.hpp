@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "core/types/types.hpp"
 
 namespace minipipe::core {
@@ -15,6 +17,10 @@ void scale(const ExecutionSpace& space, Vector<T> values, T factor);
 // values = value.
 template <class T>
 void fill(const ExecutionSpace& space, Vector<T> values, T value);
+
+// The same for many arrays in a few launches.
+template <class T>
+void fill(const ExecutionSpace& space, std::span<const Vector<T>> arrays, std::type_identity_t<T> value);
 
 // out = values in another type; both of the same size.
 template <class To, class From>

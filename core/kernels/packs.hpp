@@ -87,6 +87,18 @@ inline Pack<float> at_most(Pack<float> bound, Pack<float> x) {
 }
 inline Pack<double> at_least(Pack<double> bound, Pack<double> x) { return bound > x ? bound : x; }
 
+inline Pack<float> square_root(Pack<float> x) {
+#if defined(MINIPIPE_PACKS_AVX512)
+  return (Pack<float>)_mm512_maskz_sqrt_ps(all_lanes, (__m512)x);
+#else
+  float lanes[pack_size<float>];
+  std::memcpy(lanes, &x, sizeof x);
+  for (float& lane : lanes) lane = square_root(lane);
+  std::memcpy(&x, lanes, sizeof x);
+  return x;
+#endif
+}
+
 // The value in all lanes. (Written out in place, or as a lambda, this makes nvcc 13 crash.)
 template <class V>
 inline V all(float value) {
@@ -213,10 +225,17 @@ inline Pack<C> load_pack(const C* place) {
   std::memcpy(&x, place, sizeof x);
   return x;
 }
+inline Pack<float> widened(Halves x) {
+#if defined(MINIPIPE_PACKS_AVX512)
+  return (Pack<float>)((PackTypes<float>::Bits)_mm512_maskz_cvtepu16_epi32(all_lanes, (__m256i)x) << 16);
+#else
+  return (Pack<float>)(__builtin_convertvector(x, PackTypes<float>::Bits) << 16);
+#endif
+}
 inline Pack<float> load_pack(const bf16* place) {
   Halves x;
   std::memcpy(&x, place, sizeof x);
-  return (Pack<float>)(__builtin_convertvector(x, PackTypes<float>::Bits) << 16);
+  return widened(x);
 }
 template <class C>
 inline void store_pack(C* place, Pack<C> x) {
@@ -224,6 +243,11 @@ inline void store_pack(C* place, Pack<C> x) {
 }
 // Rounds as bf16 does.
 inline Halves round_pack(Pack<float> x) {
+#if defined(MINIPIPE_PACKS_AVX512) && defined(__AVX512BF16__)
+  // The instruction takes subnormal numbers for zeros.
+  constexpr int subnormal = 0x20;
+  if (__builtin_expect(_mm512_fpclass_ps_mask((__m512)x, subnormal) == 0, 1)) return (Halves)_mm512_cvtneps_pbh((__m512)x);
+#endif
   using Bits = PackTypes<float>::Bits;
   const Bits wide = (Bits)x;
   const Bits nearest = (wide + 0x7fffU + (wide >> 16 & 1U)) >> 16;
@@ -320,7 +344,7 @@ struct OneLane {
 template <class T>
 inline Pack<Compute<T>> as_stored(Pack<Compute<T>> x) {
   if constexpr (std::is_same_v<T, bf16>) {
-    return (Pack<float>)(__builtin_convertvector(round_pack(x), PackTypes<float>::Bits) << 16);
+    return widened(round_pack(x));
   } else {
     return x;
   }

@@ -56,6 +56,19 @@ class PieceTable {
   int count_ = 0;
 };
 
+// results(first + p) = the sum of blocks(b) over the blocks of piece p, in their order.
+template <class Piece>
+void sum_blocks(const std::string& label, const ExecutionSpace& space, Vector<double> results, std::int64_t first,
+                const PieceTable<Piece>& table, ConstVector<double> blocks) {
+  Kokkos::parallel_for(
+      label, RowRange(space, 0, table.pieces()), KOKKOS_LAMBDA(const std::int64_t p) {
+        double total = 0;
+        const std::int64_t end = table.first_block(static_cast<int>(p) + 1);
+        for (std::int64_t b = table.first_block(static_cast<int>(p)); b < end; ++b) total += blocks(b);
+        results(first + p) = total;
+      });
+}
+
 // body(piece, i) for all elements i of all pieces of the table, independent of each other.
 template <class Piece, class Body>
 void for_pieces(const std::string& label, const ExecutionSpace& space, const PieceTable<Piece>& table, const Body& body) {

@@ -73,13 +73,7 @@ void sums_of_squares(const ExecutionSpace& space, Vector<double> results, const 
         }
         row_for(member, 1, [=](const std::int64_t) { workspace(b) = total; });
       });
-  Kokkos::parallel_for(
-      "minipipe::reduce::blocks_of_squares", RowRange(space, 0, table.pieces()), KOKKOS_LAMBDA(const std::int64_t p) {
-        double total = 0;
-        const std::int64_t end = table.first_block(static_cast<int>(p) + 1);
-        for (std::int64_t b = table.first_block(static_cast<int>(p)); b < end; ++b) total += workspace(b);
-        results(p) = total;
-      });
+  sum_blocks("minipipe::reduce::blocks_of_squares", space, results, 0, table, ConstVector<double>(workspace));
 }
 
 }  // namespace

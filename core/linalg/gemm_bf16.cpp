@@ -52,7 +52,7 @@ template <class Out>
 void gemm_bf16(const ExecutionSpace& space, bool transpose_a, bool transpose_b, float alpha, ConstMatrix<bf16> a,
                ConstMatrix<bf16> b, float beta, Matrix<Out> c) {
   if constexpr (on_host) {
-    if (alpha == 1 && onednn_gemm<Out>(transpose_a, transpose_b, a, b, beta, c)) return;
+    if (alpha == 1 && onednn_gemm<Out>(space, transpose_a, transpose_b, a, b, beta, c)) return;
   }
   converted_gemm<Out>(space, transpose_a, transpose_b, alpha, a, b, beta, c);
 }

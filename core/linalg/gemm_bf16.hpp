@@ -14,7 +14,8 @@ void converted_gemm(const ExecutionSpace& space, bool transpose_a, bool transpos
 // oneDNN on the host, alpha = 1; its code for each shape is made once and kept. False if it has none for this processor: then
 // nothing was done. Throws RunError if the library fails.
 template <class Out>
-bool onednn_gemm(bool transpose_a, bool transpose_b, ConstMatrix<bf16> a, ConstMatrix<bf16> b, float beta, Matrix<Out> c);
+bool onednn_gemm(const ExecutionSpace& space, bool transpose_a, bool transpose_b, ConstMatrix<bf16> a, ConstMatrix<bf16> b,
+                 float beta, Matrix<Out> c);
 
 // Where cublaslt_gemm() has not been taken: oneDNN, or else copies.
 template <class Out>

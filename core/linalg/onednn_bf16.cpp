@@ -14,7 +14,9 @@
 #include <dnnl.hpp>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "core/kernels/elementwise.hpp"
 #include "core/types/region.hpp"
 #include "schedules/error.hpp"
 #endif
@@ -43,7 +45,10 @@ dnnl::memory::desc describe(std::int64_t rows, std::int64_t columns, bool transp
 
 // Gradients of weights are computed in blocks of so many rows: their left factor is read along columns, and a block of it fits
 // into the second level of cache.
-constexpr std::int64_t block_rows = 1024;
+constexpr std::int64_t block_rows = 384;
+// Longer sums are formed in parts of this length: the library packs the whole right factor before it multiplies, and a part of
+// it stays in the cache.
+constexpr std::int64_t part_length = 8192;
 
 // Made once for each shape; a thread has its own, with the library's memory for it.
 struct Product {
@@ -57,6 +62,7 @@ struct Library {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::map<std::pair<Shape, float>, Product> products;
+  std::vector<float> sums;  // of a result in parts; grows to the largest
 };
 
 Product make_product(const dnnl::engine& engine, const Shape& shape, float beta) {
@@ -88,10 +94,36 @@ Product& product_of(Library& library, const Shape& shape, float beta) {
   return library.products.emplace(std::pair{shape, beta}, make_product(library.engine, shape, beta)).first->second;
 }
 
+template <class Out>
+void execute(Library& library, const Shape& shape, const bf16* a, const bf16* b, float beta, Out* c) {
+  Product& product = product_of(library, shape, beta);
+  product.a.set_data_handle(handle(a));
+  product.b.set_data_handle(handle(b));
+  product.c.set_data_handle(c);
+  product.run.execute(library.stream, {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.b}, {DNNL_ARG_DST, product.c}});
+}
+
+// c = beta c + a b in parts of the sum.
+void multiply_in_parts(Library& library, ConstMatrix<bf16> a, ConstMatrix<bf16> b, float beta, float* c) {
+  const auto m = static_cast<std::int64_t>(a.extent(0)), k = static_cast<std::int64_t>(a.extent(1));
+  const auto n = static_cast<std::int64_t>(b.extent(1));
+  for (std::int64_t first = 0; first < k; first += part_length) {
+    const Shape part{m, n, std::min(part_length, k - first), k, false, false, true};
+    execute(library, part, a.data() + first, b.data() + first * n, first == 0 ? beta : 1.0F, c);
+  }
+}
+
+// What fits into no part as it is: c of bf16 takes the rounded sums.
+template <class Out>
+bool has_parts(bool transpose_a, bool transpose_b, std::int64_t k, float beta) {
+  return !transpose_a && !transpose_b && k > part_length && (std::is_same_v<Out, float> || beta == 0);
+}
+
 }  // namespace
 
 template <class Out>
-bool onednn_gemm(bool transpose_a, bool transpose_b, ConstMatrix<bf16> a, ConstMatrix<bf16> b, float beta, Matrix<Out> c) {
+bool onednn_gemm(const ExecutionSpace& space, bool transpose_a, bool transpose_b, ConstMatrix<bf16> a, ConstMatrix<bf16> b,
+                 float beta, Matrix<Out> c) {
   if (!have_instructions()) return false;
   const auto m = static_cast<std::int64_t>(c.extent(0)), n = static_cast<std::int64_t>(c.extent(1));
   const auto k = static_cast<std::int64_t>(a.extent(transpose_a ? 0 : 1));
@@ -99,16 +131,21 @@ bool onednn_gemm(bool transpose_a, bool transpose_b, ConstMatrix<bf16> a, ConstM
   const Region region("minipipe::gemm::onednn");
   thread_local Library library;
   try {
-    const std::int64_t block = transpose_a ? block_rows : m, a_stride = transpose_a ? m : k;
-    for (std::int64_t first = 0; first < m; first += block) {
-      const std::int64_t here = std::min(block, m - first);
-      Product& product =
-          product_of(library, {here, n, k, a_stride, transpose_a, transpose_b, std::is_same_v<Out, float>}, beta);
-      product.a.set_data_handle(handle(a.data() + (transpose_a ? first : 0)));
-      product.b.set_data_handle(handle(b.data()));
-      product.c.set_data_handle(handle(c.data() + first * n));
-      product.run.execute(library.stream,
-                          {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.b}, {DNNL_ARG_DST, product.c}});
+    if (has_parts<Out>(transpose_a, transpose_b, k, beta)) {
+      if constexpr (std::is_same_v<Out, float>) {
+        multiply_in_parts(library, a, b, beta, c.data());
+      } else {
+        if (library.sums.size() < c.size()) library.sums.resize(c.size());
+        multiply_in_parts(library, a, b, 0, library.sums.data());
+        library.stream.wait();
+        convert<Out, float>(space, flatten(c), ConstVector<float>(library.sums.data(), c.size()));
+      }
+    } else {
+      const std::int64_t block = transpose_a ? block_rows : m, a_stride = transpose_a ? m : k;
+      for (std::int64_t first = 0; first < m; first += block) {
+        const Shape rows{std::min(block, m - first), n, k, a_stride, transpose_a, transpose_b, std::is_same_v<Out, float>};
+        execute(library, rows, a.data() + (transpose_a ? first : 0), b.data(), beta, c.data() + first * n);
+      }
     }
     library.stream.wait();
   } catch (const dnnl::error& error) {
@@ -124,7 +161,7 @@ Bf16Products bf16_products() {
 #else
 
 template <class Out>
-bool onednn_gemm(bool, bool, ConstMatrix<bf16>, ConstMatrix<bf16>, float, Matrix<Out>) {
+bool onednn_gemm(const ExecutionSpace&, bool, bool, ConstMatrix<bf16>, ConstMatrix<bf16>, float, Matrix<Out>) {
   return false;
 }
 
@@ -132,7 +169,7 @@ Bf16Products bf16_products() { return have_cublaslt ? Bf16Products::native : Bf1
 
 #endif
 
-template bool onednn_gemm<float>(bool, bool, ConstMatrix<bf16>, ConstMatrix<bf16>, float, Matrix<float>);
-template bool onednn_gemm<bf16>(bool, bool, ConstMatrix<bf16>, ConstMatrix<bf16>, float, Matrix<bf16>);
+template bool onednn_gemm<float>(const ExecutionSpace&, bool, bool, ConstMatrix<bf16>, ConstMatrix<bf16>, float, Matrix<float>);
+template bool onednn_gemm<bf16>(const ExecutionSpace&, bool, bool, ConstMatrix<bf16>, ConstMatrix<bf16>, float, Matrix<bf16>);
 
 }  // namespace minipipe::core

@@ -142,11 +142,12 @@ void attention_branch_backward_weight(const LayerContext& context, const Attenti
                                       const BlockMemory<T>& memory) {
   const int width = context.model.width;
   linear_backward_weight<T>(context.space, gradients.projection.weight, gradients.projection.bias,
-                            memory.matrix(work.projection, width), memory.matrix(at.context, width));
+                            memory.matrix(work.projection, width), memory.matrix(at.context, width), context.fresh_gradients);
   const QkvWidths z = qkv_widths(context.model);
   for (int map = 0; map < z.maps; ++map) {
     linear_backward_weight<T>(context.space, gradients.qkv[map].weight, gradients.qkv[map].bias,
-                              memory.matrix(work.qkv[map], z.width[map]), memory.matrix(at.norm.out, width));
+                              memory.matrix(work.qkv[map], z.width[map]), memory.matrix(at.norm.out, width),
+                              context.fresh_gradients);
   }
   norm_backward_weight<T>(context, gradients.norm, at.norm, memory, memory.matrix(at.input, width),
                           memory.matrix(work.norm, width));

@@ -31,6 +31,9 @@ Matrix<T> hidden_of(const LayerContext& context, const HeadActivations& at, cons
   return rows_of(memory.matrix(at.norm.out, context.model.width), first, count);
 }
 
+// Of the weight gradient that the first chunk finds.
+float factor_of_old(const LayerContext& context, int first) { return context.fresh_gradients && first == 0 ? 0.0F : 1.0F; }
+
 }  // namespace
 
 int head_chunk_rows(int rows) {
@@ -92,7 +95,7 @@ void head_backward_logits(const LayerContext& context, const HeadTensors<T>& wei
     if (again) gemm<T>(space, false, true, 1, hidden, weights.weight, 0, logits);
     cross_entropy_gradient<T>(space, slice(losses, first, count), logits, slice(targets, first, count), loss_scale);
     gemm<T>(space, false, false, 1, logits, weights.weight, 0, rows_of(gradient, first, count));
-    if (again) gemm<T, Compute<T>>(space, true, false, 1, logits, hidden, 1, weight_gradient);
+    if (again) gemm<T, Compute<T>>(space, true, false, 1, logits, hidden, factor_of_old(context, first), weight_gradient);
   });
 }
 
@@ -117,7 +120,7 @@ void head_matrix_backward_weight(const LayerContext& context, const HeadTensors<
                                  const HeadActivations& at, const BlockMemory<T>& memory) {
   for_chunks(memory.rows, [&](int first, int count) {
     gemm<T, Compute<T>>(context.space, true, false, 1, logits_of<T>(context, at, memory, first, count),
-                        hidden_of<T>(context, at, memory, first, count), 1, gradients.weight);
+                        hidden_of<T>(context, at, memory, first, count), factor_of_old(context, first), gradients.weight);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/kernels/rotary.hpp"
+#include "core/model/added_gradients.hpp"
 #include "core/model/stage_passes.hpp"
 #include "core/optim/pipemare.hpp"
 #include "core/types/region.hpp"
@@ -80,6 +81,12 @@ KokkosStage::Implementation::Implementation(const KokkosStageOptions& given, Bat
     square_tensors.push_back(part.global_index);
     square_pieces.push_back({part.array.data() + piece.offset, piece.rows, piece.columns, piece.stride});
   }
+  if (sharded()) {
+    added_gradients_ = {store.gradients()};
+  } else {
+    added_gradients_ = added_gradients(store.gradients(), gradients);
+  }
+  fresh_gradients_.assign(static_cast<std::size_t>(StageLayerNumbers::count(options.layers)), !sharded());
   if (layout.rotary > 0) {
     const auto table = slice_matrix<double>(rotary, 0, options.shape.sequence, head_size(options.model));
     rotary_table(space, table, rotary_base);

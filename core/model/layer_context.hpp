@@ -19,8 +19,11 @@ struct LayerContext {
   TrainShape shape;
   std::uint64_t seed = 0;
   std::int64_t microbatch = 0;
-  bool training = true;          // false: no dropout
-  double balance_scale = 0.0;    // mixtures of experts: factor of their load-balancing loss in the gradients of this microbatch
+  bool training = true;        // false: no dropout
+  double balance_scale = 0.0;  // mixtures of experts: factor of their load-balancing loss in the gradients of this microbatch
+  // The gradients of linear layers' matrices are the first since an update: passes overwrite whatever lies there. All other
+  // gradients are added to.
+  bool fresh_gradients = false;
   ConstMatrix<double> rotary{};  // rotary positions only: the table of core/kernels/rotary.hpp for the sequence
 
   int rows() const { return shape.rows(); }

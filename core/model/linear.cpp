@@ -20,8 +20,8 @@ void linear_backward_input(const ExecutionSpace& space, Matrix<T> input_gradient
 
 template <class T>
 void linear_backward_weight(const ExecutionSpace& space, Matrix<Compute<T>> weight_gradient, Vector<Compute<T>> bias_gradient,
-                            ConstMatrix<T> output_gradient, ConstMatrix<T> input) {
-  gemm<T, Compute<T>>(space, true, false, 1, output_gradient, input, 1, weight_gradient);
+                            ConstMatrix<T> output_gradient, ConstMatrix<T> input, bool fresh) {
+  gemm<T, Compute<T>>(space, true, false, 1, output_gradient, input, fresh ? 0 : 1, weight_gradient);
   if (bias_gradient.size() > 0) minipipe::core::bias_gradient<T>(space, bias_gradient, output_gradient);
 }
 
@@ -29,7 +29,7 @@ void linear_backward_weight(const ExecutionSpace& space, Matrix<Compute<T>> weig
   template void linear_forward<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, ConstMatrix<T>, ConstVector<Compute<T>>); \
   template void linear_backward_input<T>(const ExecutionSpace&, Matrix<T>, ConstMatrix<T>, ConstMatrix<T>, bool);             \
   template void linear_backward_weight<T>(const ExecutionSpace&, Matrix<Compute<T>>, Vector<Compute<T>>, ConstMatrix<T>,      \
-                                          ConstMatrix<T>);
+                                          ConstMatrix<T>, bool);
 MINIPIPE_INSTANTIATE(float)
 MINIPIPE_INSTANTIATE(double)
 MINIPIPE_INSTANTIATE(bf16)

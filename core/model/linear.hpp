@@ -24,9 +24,10 @@ template <class T>
 void linear_backward_input(const ExecutionSpace& space, Matrix<T> input_gradient, ConstMatrix<T> output_gradient,
                            ConstMatrix<T> weight, bool accumulate = false);
 
-// weight_gradient += output_gradient^T input; bias_gradient += column sums of output_gradient.
+// weight_gradient += output_gradient^T input, or `fresh` without what lies there; bias_gradient += column sums of
+// output_gradient.
 template <class T>
 void linear_backward_weight(const ExecutionSpace& space, Matrix<Compute<T>> weight_gradient, Vector<Compute<T>> bias_gradient,
-                            ConstMatrix<T> output_gradient, ConstMatrix<T> input);
+                            ConstMatrix<T> output_gradient, ConstMatrix<T> input, bool fresh = false);
 
 }  // namespace minipipe::core

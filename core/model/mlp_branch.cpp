@@ -39,9 +39,9 @@ Matrix<T> trained_columns(const ExecutionSpace& space, const MlpGradients& work,
 template <class T>
 void down_weight(const LayerContext& context, const MlpTensors<Compute<T>>& gradients, const MlpActivations& at,
                  const MlpGradients& work, const BlockMemory<T>& memory) {
-  linear_backward_weight<T>(context.space, gradients.down.weight, gradients.down.bias,
-                            memory.matrix(work.down, context.model.width),
-                            trained_columns<T>(context.space, work, memory, memory.matrix(at.hidden, at.features)));
+  linear_backward_weight<T>(
+      context.space, gradients.down.weight, gradients.down.bias, memory.matrix(work.down, context.model.width),
+      trained_columns<T>(context.space, work, memory, memory.matrix(at.hidden, at.features)), context.fresh_gradients);
 }
 template <class T>
 void up_weights(const LayerContext& context, const MlpTensors<Compute<T>>& gradients, const MlpActivations& at,
@@ -49,7 +49,7 @@ void up_weights(const LayerContext& context, const MlpTensors<Compute<T>>& gradi
   for (int map = 0; map < up_maps(architecture(context.model)); ++map) {
     linear_backward_weight<T>(context.space, gradients.up[map].weight, gradients.up[map].bias,
                               trained_columns<T>(context.space, work, memory, memory.matrix(work.up[map], at.features)),
-                              memory.matrix(at.norm.out, context.model.width));
+                              memory.matrix(at.norm.out, context.model.width), context.fresh_gradients);
   }
 }
 template <class T>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "core/kernels/reduce.hpp"
@@ -67,6 +68,9 @@ class KokkosStage::Implementation {
   std::function<double(const std::vector<TensorSquares>&)> combine_squares;
 
  protected:
+  // Where an update can write the newest weights in the type that passes multiply with, by tensor; no list: nowhere.
+  virtual std::span<const Vector<bf16>> newest_copies() const { return {}; }
+  virtual void newest_copied() {}
   // The full model's layers from their holders.
   virtual void run_full_forward(BatchSource& from, int input, int output) = 0;
 
@@ -76,7 +80,13 @@ class KokkosStage::Implementation {
     if (exchange != nullptr) exchange->progress();
   }
   void gradient_begins(int layer) {
-    if (sharded()) exchange->gradient_begins(layer);
+    if (sharded()) {
+      exchange->gradient_begins(layer);
+      return;
+    }
+    const auto number = static_cast<std::size_t>(layer);
+    context.fresh_gradients = fresh_gradients_[number];
+    fresh_gradients_[number] = false;
   }
   void gradient_done(int layer, bool last);
   bool last_of_window() const { return (microbatch_ + 1) % options.window == 0; }
@@ -91,12 +101,20 @@ class KokkosStage::Implementation {
  private:
   bool assembles() const { return options.replication.sdp() && exchange != nullptr; }
 
-  std::vector<TensorSquares> gradient_squares(double scale);
+  // Waits for them.
+  std::vector<TensorSquares> read_squares(double scale);
+  // Range p of the optimizer is tensor p, and whole: the update can do more in its pass.
+  bool ranges_are_tensors() const;
   double clip_factor(const std::vector<TensorSquares>& mine);
-  void optimizer_step(double rate, std::int64_t step, double factor);
+  void clear_gradients();
+  // Of a window's gradients. `with_squares`: it writes `squares`, too.
+  void optimizer_step(double rate, std::int64_t step, double factor, bool with_squares);
   double unreduced_scale(std::int64_t update) const;
 
   std::int64_t microbatch_ = 0;  // on this replica
+  // By layer: no backward since the last update. Of sharded replicas nothing is overwritten.
+  std::vector<bool> fresh_gradients_;
+  std::vector<Vector<float>> added_gradients_;
 };
 
 }  // namespace minipipe::core

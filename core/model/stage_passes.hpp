@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,8 @@ class KokkosStage::Passes : public KokkosStage::Implementation {
   void run_backward_input(int slot, int gradient_input, int gradient_output, bool whole, int version) override;
   void run_backward_weight(int slot) override;
   std::size_t copies_bytes() const override { return copies_.bytes(); }
+  std::span<const Vector<bf16>> newest_copies() const override { return copies_.newest(); }
+  void newest_copied() override { copies_.newest_copied(); }
 
  private:
   // The order in which a pass needs the layers' weights. A sharded replica has each gathered while the one before it computes.

@@ -27,8 +27,7 @@ double KokkosStage::Implementation::unreduced_scale(std::int64_t update) const {
 }
 
 // Parts of one tensor are added up in their order.
-std::vector<TensorSquares> KokkosStage::Implementation::gradient_squares(double scale) {
-  sums_of_squares<float>(space, squares, square_pieces, sum_workspace);
+std::vector<TensorSquares> KokkosStage::Implementation::read_squares(double scale) {
   if constexpr (!on_host) Kokkos::deep_copy(space, host_squares, squares);
   fence(space, "before sums of squares are read on the host, because they were enqueued");
   std::vector<TensorSquares> sums;
@@ -61,27 +60,49 @@ double KokkosStage::Implementation::clip_factor(const std::vector<TensorSquares>
   return std::min(1.0, options.clip_norm / (std::sqrt(total) + 1e-6));
 }
 
-void KokkosStage::Implementation::optimizer_step(double rate, std::int64_t step, double factor) {
+bool KokkosStage::Implementation::ranges_are_tensors() const {
+  const std::size_t tensors = store.entries().size();
+  return options.replication.replicas == 1 && options.optimizer != OptimizerKind::muon &&
+         store.optimizer().ranges.size() == tensors && square_tensors.size() == tensors;
+}
+
+void KokkosStage::Implementation::optimizer_step(double rate, std::int64_t step, double factor, bool with_squares) {
   const OptimizerLayout& by = store.optimizer();
-  const auto update = options.optimizer == OptimizerKind::nadam ? nadam_update<float> : adamw_update<float>;
-  update(space, store.parameters(), store.first_moment(), store.second_moment(), store.gradients(), by.ranges, options.adamw,
-         rate, step, factor);
+  UpdateExtras<float> extras;
+  if (with_squares) extras = {squares, sum_workspace};
+  if (exchange == nullptr && ranges_are_tensors()) extras.copies = newest_copies();
+  const bool nesterov = options.optimizer == OptimizerKind::nadam;
+  update_with_extras<float>(space, nesterov, store.parameters(), store.first_moment(), store.second_moment(), store.gradients(),
+                            by.ranges, options.adamw, rate, step, factor, extras);
   const double peak = options.learning_rate.peak;
   const double muon_rate = peak > 0 ? rate * options.muon.learning_rate / peak : 0.0;
   muon_update<float>(space, store.parameters(), store.first_moment(), store.gradients(), by.matrices, options.muon,
                      options.adamw.weight_decay, muon_rate, factor, muon_memory.workspace());
 }
 
+void KokkosStage::Implementation::clear_gradients() {
+  fill<float>(space, added_gradients_, 0.0f);
+  fresh_gradients_.assign(fresh_gradients_.size(), !sharded());
+}
+
 void KokkosStage::Implementation::update(std::int64_t update, double rate) {
   const double scale = unreduced_scale(update);
-  GradientSquares record{update, gradient_squares(scale)};
-  const double factor = clip_factor(record.squares) * scale;
-  squares_taken.push_back(std::move(record));
+  GradientSquares record{update, {}};
+  double factor = scale;
+  const bool one_pass = options.clip == Clip::none && ranges_are_tensors();
+  if (!one_pass) {
+    sums_of_squares<float>(space, squares, square_pieces, sum_workspace);
+    record.squares = read_squares(scale);
+    factor *= clip_factor(record.squares);
+  }
   versions.before_update();
-  optimizer_step(rate, update + 1, factor);
+  optimizer_step(rate, update + 1, factor, one_pass);
+  if (one_pass) record.squares = read_squares(scale);
+  squares_taken.push_back(std::move(record));
   versions.after_update(update);
+  if (exchange == nullptr && ranges_are_tensors()) newest_copied();
   if (exchange != nullptr) exchange->weights_changed(update);
-  fill<float>(space, store.gradients(), 0.0f);
+  clear_gradients();
 }
 
 }  // namespace minipipe::core

@@ -165,7 +165,9 @@ void state_space_branch_backward_weight(const LayerContext& context, const State
   const ModelConfig& model = context.model;
   const int inner = state_width(model), features = conv_features(model);
   const ScanShape scan = scan_shape(model, context.shape);
-  linear_backward_weight<T>(space, gradients.out, {}, memory.matrix(work.out, model.width), memory.matrix(at.normed, inner));
+  const bool fresh = context.fresh_gradients;
+  linear_backward_weight<T>(space, gradients.out, {}, memory.matrix(work.out, model.width), memory.matrix(at.normed, inner),
+                            fresh);
   rms_norm_backward_parameters<T>(space, gradients.gated_norm, memory.matrix(work.normed, inner),
                                   memory.matrix(at.gated, inner), memory.by_row(at.gated_rstd));
   selective_scan_backward_parameters<Compute<T>>(space, gradients.scan, memory.vector(work.sums, scan_sums(scan)), scan);
@@ -173,9 +175,9 @@ void state_space_branch_backward_weight(const LayerContext& context, const State
                                      columns_of<const T>(memory.matrix(at.xbc, features)), conv_shape(context.shape));
   const Matrix<T> norm = memory.matrix(at.norm.out, model.width);
   const InParts<Compute<T>> in = in_parts(gradients.in, model);
-  linear_backward_weight<T>(space, in.z, {}, memory.matrix(work.z, inner), norm);
-  linear_backward_weight<T>(space, in.xbc, {}, memory.matrix(work.xbc, features), norm);
-  linear_backward_weight<T>(space, in.dt, {}, memory.matrix(work.dt, state_heads(model)), norm);
+  linear_backward_weight<T>(space, in.z, {}, memory.matrix(work.z, inner), norm, fresh);
+  linear_backward_weight<T>(space, in.xbc, {}, memory.matrix(work.xbc, features), norm, fresh);
+  linear_backward_weight<T>(space, in.dt, {}, memory.matrix(work.dt, state_heads(model)), norm, fresh);
   norm_backward_weight<T>(context, gradients.norm, at.norm, memory, memory.matrix(at.input, model.width),
                           memory.matrix(work.norm, model.width));
 }

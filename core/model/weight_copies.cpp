@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/kernels/elementwise.hpp"
+#include "core/model/padding.hpp"
 
 namespace minipipe::core {
 
@@ -59,6 +60,15 @@ WeightCopies<bf16>::WeightCopies(const ParameterStore& store, const WeightVersio
     copies_.emplace_back("minipipe::model::weight_copy", places_.elements);
     copied_.push_back(-1);
   }
+  // Room for a copy is a multiple of 64 bytes, and so of 16 elements, to which the parameters are padded.
+  for (std::size_t e = 0; e < store.entries().size(); ++e) {
+    const ParameterEntry& entry = store.entries()[e];
+    newest_.push_back(is_matrix(entry) ? slice<bf16>(copies_[0], places_.offsets[e], padded(entry.size)) : Vector<bf16>());
+  }
+}
+
+void WeightCopies<bf16>::newest_copied() {
+  if (!copied_.empty()) copied_[0] = versions_.changes(0);
 }
 
 void WeightCopies<bf16>::refresh(const ExecutionSpace& space, int version) {

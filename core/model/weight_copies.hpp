@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/model/parameter_store.hpp"
@@ -15,6 +16,8 @@ template <class T>
 class WeightCopies {
  public:
   WeightCopies(const ParameterStore&, const WeightVersions&) {}
+  std::span<const Vector<bf16>> newest() const { return {}; }
+  void newest_copied() {}
   void refresh(const ExecutionSpace&, int) {}
   void copy_layer(const ExecutionSpace&, int) {}
   void copy_full_layer(const ExecutionSpace&, int) {}
@@ -41,6 +44,11 @@ class WeightCopies<bf16> {
   // Both are kept by reference. Allocates.
   WeightCopies(const ParameterStore& store, const WeightVersions& versions);
 
+  // By tensor, padding included: where the copy of array number 0 lies; empty for a vector. Whoever changes that array may
+  // write the copy at once, and then says so.
+  std::span<const Vector<bf16>> newest() const { return newest_; }
+  void newest_copied();
+
   // Brings the copy of that array up to date.
   void refresh(const ExecutionSpace& space, int version);
   // From the layer's gathered buffer; from the evaluation's buffer.
@@ -60,6 +68,7 @@ class WeightCopies<bf16> {
   MatrixPlaces places_, full_places_;
   std::vector<OwnedVector<bf16>> copies_;  // by version
   std::vector<std::int64_t> copied_;       // by version: its changes when the copy was made
+  std::vector<Vector<bf16>> newest_;
   OwnedVector<bf16> layer_;
 };
 

@@ -33,6 +33,17 @@ void adamw_update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> f
                   ConstVector<T> gradients, std::span<const ParameterRange> ranges, const AdamWOptions& options,
                   double learning_rate, std::int64_t step, double gradient_scale = 1);
 
+// What an update can do while it has the numbers at hand. Then every range is a piece for itself.
+template <class T>
+struct UpdateExtras {
+  // By range: the sums of the squares of the gradients as they lie there, to the last bit those of sums_of_squares(). Empty:
+  // none. `workspace`: at least the sum of sum_workspace(count) over the ranges.
+  Vector<double> squares{};
+  Vector<double> workspace{};
+  // By range: where the new parameters go as bf16; an empty one: nowhere. No list: nothing.
+  std::span<const Vector<bf16>> copies{};
+};
+
 // The same with Nesterov's momentum (Dozat, "Incorporating Nesterov Momentum into Adam", 2016, with a constant beta1 and
 // without a schedule of it): m^ becomes beta1 m / (1 - beta1^(step+1)) + (1 - beta1) g / (1 - beta1^step). Decay is decoupled
 // as above.
@@ -40,5 +51,12 @@ template <class T>
 void nadam_update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> first_moment, Vector<T> second_moment,
                   ConstVector<T> gradients, std::span<const ParameterRange> ranges, const AdamWOptions& options,
                   double learning_rate, std::int64_t step, double gradient_scale = 1);
+
+// One of the two, `nesterov` or not, with extras in the same pass.
+template <class T>
+void update_with_extras(const ExecutionSpace& space, bool nesterov, Vector<T> parameters, Vector<T> first_moment,
+                        Vector<T> second_moment, ConstVector<T> gradients, std::span<const ParameterRange> ranges,
+                        const AdamWOptions& options, double learning_rate, std::int64_t step, double gradient_scale,
+                        const UpdateExtras<T>& extras);
 
 }  // namespace minipipe::core

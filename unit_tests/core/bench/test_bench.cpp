@@ -116,6 +116,34 @@ TEST(Kernels, OfTheOtherFamily) {
   EXPECT_EQ(find(kernels, "linear::forward kv").flops, 2 * 16 * 8 * 16);
 }
 
+// Linear layers are then those of bf16, against a rate of such matrices; all else stays as it is.
+TEST(Kernels, OfADeckInBf16) {
+  Deck deck = test::tiny_deck("gpt2");
+  deck.precision.compute = "bf16";
+  References references({}, 3);
+  references.measure_gemms({.family = "gpt2", .layers = 2, .width = 16, .heads = 2, .vocab = 11, .context = 8},
+                           {.microbatch_size = 2, .sequence = 8}, true);
+  ASSERT_EQ(references.gemms().size(), 3u);
+  EXPECT_TRUE(references.gemms()[2].bf16);
+  int linear = 0;
+  for (const KernelResult& kernel : bench_kernels(deck, 3, references)) {
+    const bool is_linear = kernel.name.rfind("linear::", 0) == 0;
+    linear += is_linear;
+    EXPECT_EQ(kernel.limit == "gemm_bf16", is_linear) << kernel.name;
+    if (is_linear) {
+      EXPECT_EQ(kernel.reference, references.bf16_gemm_gflops()) << kernel.name;
+    }
+    // Rows of 16 and 64 and the weights once; the gradient of float twice.
+    if (kernel.name == "linear::forward up") {
+      EXPECT_EQ(kernel.bytes, 2 * (16 * (16 + 64) + 16 * 64));
+    }
+    if (kernel.name == "linear::backward_weight up") {
+      EXPECT_EQ(kernel.bytes, 2 * 16 * (16 + 64) + 2 * 4 * 16 * 64);
+    }
+  }
+  EXPECT_EQ(linear, 3 * 5);
+}
+
 TEST(Step, GroupsAndOverheadMakeTheStep) {
   const StepResult step = bench_step(test::tiny_deck("gpt2"), 3);
   std::set<std::string> names;

@@ -1,3 +1,4 @@
+#include "core/kernels/reduce.hpp"
 #include "core/optim/adamw.hpp"
 #include "core/optim/learning_rate.hpp"
 #include "schedules/error.hpp"
@@ -63,6 +64,50 @@ TYPED_TEST(AdamW, ManyRangesAreUpdatedAsEachAlone) {
   EXPECT_EQ(first.exact(), first_alone.exact());
   EXPECT_EQ(second.exact(), second_alone.exact());
   EXPECT_NE(parameters.get(), p);
+}
+
+// Squares and copies in the same pass: the step is to the last bit that without them.
+TYPED_TEST(AdamW, ExtrasChangeNothingAndAreExact) {
+  using T = TypeParam;
+  std::vector<ParameterRange> ranges;
+  std::int64_t end = 0;
+  for (int i = 0; i < 60; ++i) {
+    const std::int64_t count = i == 50 ? 9005 : i == 30 ? 4096 : 16 * (i % 7) + i % 3;
+    ranges.push_back({end, count, i % 2 == 0});
+    end += count;
+  }
+  const auto count = static_cast<std::size_t>(end);
+  const Numbers p = random_numbers(count, 1), m = random_numbers(count, 2), v = random_numbers(count, 3, 0.1, 1);
+  const Array<T> gradients(random_numbers(count, 4));
+  const Array<double> squares(ranges.size()), expected(ranges.size()), workspace(100);
+  const Array<bf16> copies(Numbers(count, 7.0));
+  std::vector<Vector<bf16>> places;
+  std::vector<Rectangle<T>> rectangles;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const std::int64_t offset = ranges[i].offset;
+    places.push_back(i % 4 == 3 ? Vector<bf16>() : slice<bf16>(copies.vector(), offset, ranges[i].count));
+    rectangles.push_back({gradients.vector().data() + offset, 1, ranges[i].count, 0});
+  }
+  for (const bool nesterov : {false, true}) {
+    const Array<T> parameters(p), first(m), second(v), plain(p), plain_first(m), plain_second(v);
+    update_with_extras<T>({}, nesterov, parameters.vector(), first.vector(), second.vector(), gradients.vector(), ranges, {},
+                          0.01, 3, 0.5, {squares.vector(), workspace.vector(), places});
+    (nesterov ? nadam_update<T> : adamw_update<T>)({}, plain.vector(), plain_first.vector(), plain_second.vector(),
+                                                   gradients.vector(), ranges, {}, 0.01, 3, 0.5);
+    EXPECT_EQ(parameters.exact(), plain.exact());
+    EXPECT_EQ(first.exact(), plain_first.exact());
+    EXPECT_EQ(second.exact(), plain_second.exact());
+    sums_of_squares<T>({}, expected.vector(), std::span<const Rectangle<T>>(rectangles), workspace.vector());
+    EXPECT_EQ(squares.exact(), expected.exact());
+    const std::vector<bf16> copied = copies.exact();
+    const std::vector<T> values = parameters.exact();
+    for (std::size_t r = 0; r < ranges.size(); ++r) {
+      for (std::int64_t i = ranges[r].offset; i < ranges[r].offset + ranges[r].count; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        ASSERT_EQ(copied[at].bits, bf16(r % 4 == 3 ? 7.0F : static_cast<float>(values[at])).bits) << i;
+      }
+    }
+  }
 }
 
 TYPED_TEST(AdamW, RefusesARangeOutsideTheArrays) {

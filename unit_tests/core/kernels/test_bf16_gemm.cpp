@@ -97,6 +97,25 @@ TEST(Bf16Gemm, SumsAreFormedInFloat) {
   EXPECT_EQ(sum.get()[0], k);
 }
 
+// So long that they are formed in parts: whole numbers, whose sums are exact.
+TEST(Bf16Gemm, LongSumsMissNothing) {
+  const int m = 3, n = 5, k = 16391;
+  Numbers a(m * k), b(k * n), expected(m * n);
+  for (int i = 0; i < m * k; ++i) a[i] = i % 5 - 1;
+  for (int i = 0; i < k * n; ++i) b[i] = i % 7 - 2;
+  for (int i = 0; i < m * n; ++i) {
+    for (int p = 0; p < k; ++p) expected[i] += a[i / n * k + p] * b[p * n + i % n];
+  }
+  const Array<bf16> left(a), right(b), rounded(Numbers(m * n, std::nan("")));
+  const Array<float> sums(Numbers(m * n, 7.0));
+  gemm<bf16, float>({}, false, false, 1, left.matrix(m, k), right.matrix(k, n), 1, sums.matrix(m, n));
+  gemm<bf16>({}, false, false, 1, left.matrix(m, k), right.matrix(k, n), 0, rounded.matrix(m, n));
+  for (int i = 0; i < m * n; ++i) {
+    EXPECT_EQ(sums.get()[i], expected[i] + 7) << i;
+    EXPECT_EQ(rounded.get()[i], static_cast<float>(bf16(static_cast<float>(expected[i])))) << i;
+  }
+}
+
 // The same numbers give the same result wherever they lie: partitions of a model must not show.
 TEST(Bf16Gemm, DoesNotDependOnAlignment) {
   const int m = 17, n = 40, k = 72, shift = 32;

@@ -73,6 +73,34 @@ TEST(Packs, LanesAreReducedAndPartsLeaveOthersAlone) {
   EXPECT_EQ(part[3], -2.0f);
 }
 
+// Numbers of all sizes, ties, subnormal numbers and what is not a number, alone and beside each other.
+TEST(Packs, RoundedToBf16AsOneElementIs) {
+  std::vector<float> numbers;
+  for (std::uint32_t high = 0; high < 0x10000; high += 0x7) {
+    for (const std::uint32_t low : {0x0U, 0x1U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
+      const std::uint32_t bits = high << 16 | low;
+      float x;
+      std::memcpy(&x, &bits, sizeof x);
+      numbers.push_back(x);
+    }
+  }
+  numbers.resize(numbers.size() / 16 * 16);
+  for (std::size_t i = 0; i < numbers.size(); i += 16) {
+    const Pack<float> x = load_pack(numbers.data() + i);
+    const Halves rounded = round_pack(x);
+    bf16 stored[16];
+    store_pack(stored, x);
+    const Pack<float> read = load_pack(stored);
+    for (int l = 0; l < 16; ++l) {
+      const bf16 one(numbers[i + static_cast<std::size_t>(l)]);
+      ASSERT_EQ(rounded[l], one.bits) << i << " " << l;
+      ASSERT_EQ(stored[l].bits, one.bits) << i << " " << l;
+      const float lane = read[l], wide = one;
+      ASSERT_EQ(std::memcmp(&lane, &wide, sizeof lane), 0) << i << " " << l;
+    }
+  }
+}
+
 // The value of an element does not depend on where it lies: packs and the rest of an array give the same bits.
 TEST(Packs, GeluIsTheSameInWholePacksAndParts) {
   Numbers numbers;
