@@ -89,7 +89,7 @@ inline Pack<double> at_least(Pack<double> bound, Pack<double> x) { return bound 
 
 inline Pack<float> square_root(Pack<float> x) {
 #if defined(MINIPIPE_PACKS_AVX512)
-  return (Pack<float>)_mm512_maskz_sqrt_ps(all_lanes, (__m512)x);
+  return (Pack<float>)_mm512_maskz_sqrt_ps(whole_mask, (__m512)x);
 #else
   float lanes[pack_size<float>];
   std::memcpy(lanes, &x, sizeof x);
@@ -227,7 +227,7 @@ inline Pack<C> load_pack(const C* place) {
 }
 inline Pack<float> widened(Halves x) {
 #if defined(MINIPIPE_PACKS_AVX512)
-  return (Pack<float>)((PackTypes<float>::Bits)_mm512_maskz_cvtepu16_epi32(all_lanes, (__m256i)x) << 16);
+  return (Pack<float>)((PackTypes<float>::Bits)_mm512_maskz_cvtepu16_epi32(whole_mask, (__m256i)x) << 16);
 #else
   return (Pack<float>)(__builtin_convertvector(x, PackTypes<float>::Bits) << 16);
 #endif

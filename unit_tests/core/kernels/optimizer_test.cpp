@@ -82,7 +82,7 @@ TYPED_TEST(AdamW, ExtrasChangeNothingAndAreExact) {
   const Array<double> squares(ranges.size()), expected(ranges.size()), workspace(100);
   const Array<bf16> copies(Numbers(count, 7.0));
   std::vector<Vector<bf16>> places;
-  std::vector<Rectangle<T>> rectangles;
+  std::vector<SquareRectangle<T>> rectangles;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const std::int64_t offset = ranges[i].offset;
     places.push_back(i % 4 == 3 ? Vector<bf16>() : slice<bf16>(copies.vector(), offset, ranges[i].count));
@@ -97,7 +97,7 @@ TYPED_TEST(AdamW, ExtrasChangeNothingAndAreExact) {
     EXPECT_EQ(parameters.exact(), plain.exact());
     EXPECT_EQ(first.exact(), plain_first.exact());
     EXPECT_EQ(second.exact(), plain_second.exact());
-    sums_of_squares<T>({}, expected.vector(), std::span<const Rectangle<T>>(rectangles), workspace.vector());
+    sums_of_squares<T>({}, expected.vector(), std::span<const SquareRectangle<T>>(rectangles), workspace.vector());
     EXPECT_EQ(squares.exact(), expected.exact());
     const std::vector<bf16> copied = copies.exact();
     const std::vector<T> values = parameters.exact();
