@@ -56,7 +56,7 @@ template <class T>
 void fill(const ExecutionSpace& space, std::span<const Vector<T>> arrays, std::type_identity_t<T> value) {
   PieceTable<Filled<T>> table;
   for (const Vector<T>& array : arrays) {
-    table.add({array.data(), extent(array, 0)}, extent(array, 0));
+    table.add({array.data(), extent(array, 0)});
     if (!table.full() && &array != &arrays.back()) continue;
     for_pieces(
         "minipipe::elementwise::fill", space, table,

@@ -21,15 +21,14 @@ struct PartOfPiece {
 template <class Piece>
 class PieceTable {
  public:
-  void add(const Piece& piece, std::int64_t elements) {
+  void add(const Piece& piece) {
     pieces_[count_] = piece;
-    first_block_[count_ + 1] = first_block_[count_] + (elements + piece_block - 1) / piece_block;
+    first_block_[count_ + 1] = first_block_[count_] + (piece.count + piece_block - 1) / piece_block;
     ++count_;
   }
   bool full() const { return count_ == pieces_at_once; }
   KOKKOS_INLINE_FUNCTION int pieces() const { return count_; }
   KOKKOS_INLINE_FUNCTION std::int64_t blocks() const { return first_block_[count_]; }
-  KOKKOS_INLINE_FUNCTION const Piece& piece(int p) const { return pieces_[p]; }
   // For p = pieces(): the number of blocks.
   KOKKOS_INLINE_FUNCTION std::int64_t first_block(int p) const { return first_block_[p]; }
   KOKKOS_INLINE_FUNCTION PartOfPiece<Piece> part(std::int64_t block) const {
@@ -37,6 +36,8 @@ class PieceTable {
     const std::int64_t first = (block - first_block_[p]) * piece_block, left = pieces_[p].count - first;
     return {pieces_[p], first, left < piece_block ? left : piece_block};
   }
+
+ private:
   KOKKOS_INLINE_FUNCTION int piece_of(std::int64_t block) const {
     int low = 0, high = count_;
     while (high - low > 1) {
@@ -50,7 +51,6 @@ class PieceTable {
     return low;
   }
 
- private:
   Piece pieces_[pieces_at_once] = {};
   std::int64_t first_block_[pieces_at_once + 1] = {};
   int count_ = 0;

@@ -100,7 +100,7 @@ void sums_of_squares(const ExecutionSpace& space, Vector<double> results, std::s
   PieceTable<SquareSource<T>> table;
   for (const SquareRectangle<T>& r : rectangles) {
     // Runs without a gap are one run.
-    table.add({r.values, r.rows * r.columns, r.columns, r.rows == 1 ? r.columns : r.stride}, r.rows * r.columns);
+    table.add({r.values, r.rows * r.columns, r.columns, r.rows == 1 ? r.columns : r.stride});
     if (!table.full() && &r != &rectangles.back()) continue;
     require_shape(table.blocks() <= extent(workspace, 0), "sums_of_squares");
     sums_of_squares<T>(space, slice<double>(results, result, table.pieces()), table, workspace);

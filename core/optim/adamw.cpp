@@ -129,17 +129,15 @@ void update_ranges(const ExecutionSpace& space, const PieceTable<Range<T>>& tabl
   for_rows(
       Nesterov ? "minipipe::nadam::update" : "minipipe::adamw::update", space, table.blocks(),
       KOKKOS_LAMBDA(const RowMember& member, const std::int64_t b) {
-        const int p = table.piece_of(b);
-        const Range<T>& range = table.piece(p);
-        const std::int64_t first = (b - table.first_block(p)) * piece_block;
-        const std::int64_t end = range.count - first < piece_block ? range.count : first + piece_block;
+        const PartOfPiece<Range<T>> part = table.part(b);
+        const std::int64_t end = part.first + part.count;
         const Coefficients<T>& with = k;  // before the branch, because nvcc captures nothing inside it
         double* const sums = block_squares;
         double total = 0;
         if constexpr (on_host && std::is_same_v<T, float>) {
-          total = host_block<Nesterov>(with, range, first, end);
+          total = host_block<Nesterov>(with, part.piece, part.first, end);
         } else {
-          total = team_block<Nesterov>(member, with, range, first, end, sums != nullptr);
+          total = team_block<Nesterov>(member, with, part.piece, part.first, end, sums != nullptr);
         }
         if (sums != nullptr) row_for(member, 1, [=](const std::int64_t) { sums[b] = total; });
       });
@@ -200,8 +198,7 @@ void update(const ExecutionSpace& space, Vector<T> parameters, Vector<T> first_m
                   name);
     table.add({parameters.data() + first.parameters, first_moment.data() + first.first_moment,
                second_moment.data() + first.second_moment, gradients.data() + first.gradients, count,
-               static_cast<T>(decay ? learning_rate * options.weight_decay : 0.0), copy.data()},
-              count);
+               static_cast<T>(decay ? learning_rate * options.weight_decay : 0.0), copy.data()});
     if (table.full()) launch();
   }
   if (table.pieces() > 0) launch();
