@@ -13,18 +13,17 @@ namespace minipipe::core {
 struct RankSeconds {
   double compute = 0;
   double update = 0;
-  double wait_input = 0;
-  double exchange = 0;  // an update or a pass waited for the other replicas
+  double wait_input = 0;  // what the other purposes leave of `training`
+  double exchange = 0;    // an update or a pass waited for the other replicas
   double send = 0;
   double evaluation = 0;
   double checkpoint = 0;
-  double output = 0;  // traces and reports, waiting for other ranks to do so included
-  double other = 0;   // set-up, and measuring the rate of matrix products at the end
-  double training =
-      0;  // compute + update + wait_input + exchange + send: between the begin of a segment and its end on all ranks
+  double output = 0;    // traces and reports, waiting for other ranks to do so included
+  double other = 0;     // set-up, and measuring the rate of matrix products at the end
+  double training = 0;  // between the begin of a segment and its end on all ranks
   double wall = 0;
 
-  // The purposes, with their names. Each is measured on its own; what they leave of `wall` is not accounted for (below 1 %).
+  // The purposes, with their names. They add up to `wall`.
   std::array<std::pair<const char*, double>, 9> purposes() const {
     return {{{"compute", compute},
              {"update", update},

@@ -45,6 +45,15 @@ Trainer::~Trainer() = default;
 
 double Trainer::clock() const { return MPI_Wtime() - started_; }
 
+// The seconds since the last lap went to this purpose, so the purposes add up to the whole. Returns them.
+double Trainer::lap(double& purpose) {
+  const double now = clock();
+  const double seconds = now - lap_;
+  purpose += seconds;
+  lap_ = now;
+  return seconds;
+}
+
 int Trainer::run() {
   if (nothing_to_do_) {
     if (place_.rank == 0) {
@@ -53,7 +62,7 @@ int Trainer::run() {
     }
     return 0;
   }
-  seconds_.other = clock();
+  lap(seconds_.other);
   bool stopping = false;
   while (update_ < deck_.run.steps && !stopping) {
     train_segment();
@@ -67,7 +76,6 @@ int Trainer::run() {
 
 void Trainer::evaluate() {
   if (deck_.emulate.enabled || sources_.validation == nullptr) return;
-  const double begin = clock();
   const auto poll = [&](bool moved) -> std::optional<std::int64_t> {
     poll_idle(moved);
     return std::nullopt;
@@ -81,12 +89,11 @@ void Trainer::evaluate() {
     trace_->append_validation({update_, validation_loss_});
     trace_->flush();
   });
-  seconds_.evaluation += clock() - begin;
+  lap(seconds_.evaluation);
 }
 
 void Trainer::write_checkpoint() {
   if (deck_.emulate.enabled) return;
-  const double begin = clock();
   CheckpointState state;
   state.step = update_;
   state.microbatches = update_ * microbatches_per_update(deck_);
@@ -105,11 +112,10 @@ void Trainer::write_checkpoint() {
     if (place_.rank == 0) keep_last(folder_.checkpoints(), deck_.checkpoint.keep);
   });
   watchdog_->beat();
-  seconds_.checkpoint += clock() - begin;
+  lap(seconds_.checkpoint);
 }
 
 bool Trainer::stop_decided() {
-  const double begin = clock();
   stop_->request_if_due();
   control_->finish();
   int stopping = 0;
@@ -127,7 +133,7 @@ bool Trainer::stop_decided() {
     }
   }
   check(MPI_Bcast(&stopping, 1, MPI_INT, 0, comm_.get()), "deciding whether to stop");
-  seconds_.output += clock() - begin;
+  lap(seconds_.output);
   return stopping != 0;
 }
 

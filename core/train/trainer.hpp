@@ -70,6 +70,7 @@ class Trainer {
   Summary summarise();
   bool asynchronous_now(std::int64_t update) const;
   double clock() const;
+  double lap(double& purpose);
 
   Deck deck_;
   Communicator comm_;
@@ -80,6 +81,7 @@ class Trainer {
   Communicator replicas_;  // the ranks that hold the same stages
   Drains drains_;
   double started_ = 0;
+  double lap_ = 0;  // clock() at the end of the last lap
 
   StopSignal signal_;
   std::unique_ptr<Control> control_;

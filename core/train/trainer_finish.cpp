@@ -66,7 +66,6 @@ std::vector<T> first_of_each(const std::vector<std::vector<T>>& ranks) {
 }  // namespace
 
 Summary Trainer::summarise() {
-  const double begin = clock();
   const GemmShape shape = largest_hidden_gemm(model_config(deck_), train_shape(deck_));
   const bool real = !deck_.emulate.enabled;
   const auto measure = precision_of(deck_) == Precision::bf16 ? measure_gemm_rate<bf16> : measure_gemm_rate<float>;
@@ -79,8 +78,8 @@ Summary Trainer::summarise() {
   std::vector<StagePeak> peaks;
   for (const LocalStage& stage : pipeline_->stages()) peaks.push_back({stage.index, stage.executor->peak_in_flight()});
   const auto all_peaks = gather(comm_.get(), peaks);
-  seconds_.wall = clock();
-  seconds_.other += seconds_.wall - begin;
+  lap(seconds_.other);
+  seconds_.wall = lap_;
   const auto seconds = first_of_each(gather(comm_.get(), std::vector<RankSeconds>{seconds_}));
 
   Summary summary;

@@ -41,10 +41,8 @@ void Trainer::train_segment() {
   const std::int64_t end = drains_.next(first);
   control_->begin_segment(++segment_);
   stop_->begin_segment(!asynchronous_now(first), first * window);
-  const double arrived = clock();
   check(MPI_Barrier(comm_.get()), "starting a segment together");
-  const double begin = clock();
-  seconds_.output += begin - arrived;
+  lap(seconds_.output);
   losses_.clear();
   loss_sums_.clear();
   losses_reported_ = first;
@@ -58,39 +56,32 @@ void Trainer::train_segment() {
   };
   pipeline_->run_segment(policies_for(first, end), end * window, poll);
   take_losses();
-  const double drained = clock();
   wait_for_all();
-  const double training_s = clock() - begin;
+  const double training_s = lap(seconds_.training);
 
   update_ = pipeline_->stages().front().executor->state().updates;
   double compute = 0;
   double update = 0;
   double send = 0;
-  double wait = 0;
   double exchange = 0;
   for (std::size_t s = 0; s < before.size(); ++s) {
     const auto& now = pipeline_->stages()[s].executor->seconds();
     compute += now.compute - before[s].compute;
     update += now.update - before[s].update;
     send += now.send - before[s].send;
-    wait += now.wait_input - before[s].wait_input;
     exchange += now.exchange - before[s].exchange;
   }
-  // Several stages on one thread wait for each other's work, too: there, waiting is what the other purposes leave, and none of
-  // it is told apart.
+  // Several stages on one thread wait for each other's work, too: there, no waiting is told apart.
   if (before.size() > 1) exchange = 0;
-  wait = before.size() == 1 ? wait + begin + training_s - drained : training_s - compute - update - send;
-  seconds_.training += training_s;
   seconds_.compute += compute;
   seconds_.update += update;
   seconds_.send += send;
-  seconds_.wait_input += wait;
+  seconds_.wait_input += training_s - compute - update - exchange - send;
   seconds_.exchange += exchange;
   training_tokens_ += (update_ - first) * tokens_per_update(deck_);
 
-  const double report_begin = clock();
   report_segment(first, training_s);
-  seconds_.output += clock() - report_begin;
+  lap(seconds_.output);
 }
 
 void Trainer::poll_idle(bool moved) {

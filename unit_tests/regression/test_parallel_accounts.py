@@ -166,15 +166,15 @@ def test_seconds_have_purposes():
             parts = {purpose: seconds[purpose][rank] for purpose in PURPOSES}
             told, wall = sum(parts.values()), seconds["wall"][rank]
             assert all(value >= 0 for value in parts.values()), f"{name}, rank {rank}: {parts}"
-            assert math.isclose(told, wall, rel_tol=0.01), f"{name}, rank {rank}: {parts} add up to {told}, not {wall}"
+            assert math.isclose(told, wall, rel_tol=1e-6), f"{name}, rank {rank}: {parts} add up to {told}, not {wall}"
 
 
 def test_hidden_share():
     for name in CASES:
         told = support.summary(name).get("exchange_hidden_share")
         assert told is None or 0 <= told <= 1, f"{name}: {told}"
-    # The only bucket is complete when the last backward is: nothing is left to hide it.
-    assert support.summary("ddp")["exchange_hidden_share"] < 0.9, support.summary("ddp")["exchange_hidden_share"]
+    # The only bucket is complete when the last backward is: of two replicas, the one that gets there first has to wait.
+    assert support.summary("ddp")["exchange_hidden_share"] < 1, support.summary("ddp")["exchange_hidden_share"]
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def assert_adds_up(out, ranks):
         wall = seconds["wall"][rank]
         assert all(value >= 0 for value in parts.values()) and parts["compute"] > 0, f"rank {rank}: {parts}"
         told = sum(parts.values())
-        assert math.isclose(told, wall, rel_tol=0.01), f"rank {rank}: {parts} add up to {told}, not {wall}"
+        assert math.isclose(told, wall, rel_tol=1e-6), f"rank {rank}: {parts} add up to {told}, not {wall}"
     assert all(len(values) == ranks for values in seconds.values()), seconds
 
 

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
-#include <Kokkos_Core.hpp>
+#include "unit_tests/support/start_kokkos.hpp"
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  Kokkos::initialize(argc, argv);
+  minipipe::tests::start_kokkos(argc, argv);
   const int status = RUN_ALL_TESTS();
   Kokkos::finalize();
   return status;
