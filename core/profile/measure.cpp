@@ -88,11 +88,16 @@ double seconds_of_copy(const Deck& deck) {
 
 // `undetermined` depends on the stages alone, not on their times.
 RankProfile measure_rank(const Deck& deck, int stages, BatchSource& source, MPI_Comm comm, std::string& undetermined) {
+  int rank = 0;
+  check(MPI_Comm_rank(comm, &rank), "measuring together");
   std::vector<Probed> probes = stages_to_time(deck, stages);
   for (int round = 0; round < rounds; ++round) {
-    for (Probed& probe : probes) {
-      run_probe(deck, {stages, probe.stage.layers, false, WeightRule::current}, source, comm, probe.whole);
-      run_probe(deck, {stages, probe.stage.layers, true, WeightRule::current}, source, comm, probe.split);
+    for (std::size_t turn = 0; turn < 2 * probes.size(); ++turn) {
+      const std::size_t number = probe_of_turn(turn, 2 * probes.size(), round, rounds, rank);
+      Probed& probe = probes[number / 2];
+      const bool split = number % 2 == 1;
+      run_probe(deck, {stages, probe.stage.layers, split, WeightRule::current}, source, comm,
+                split ? probe.split : probe.whole);
     }
   }
   RankProfile result;

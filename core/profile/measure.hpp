@@ -7,8 +7,9 @@
 
 namespace minipipe::core {
 
-// Measures the deck's layers on every rank at the same time, and the links between neighbouring ranks. Takes some tens of
-// seconds for small models, at least six updates of each of some twenty stages for large ones. Needs the memory of one stage.
+// Measures the deck's layers on all ranks at the same time, each another stage, and the links between neighbouring ranks.
+// Takes some tens of seconds for small models, at least six updates of each of some twenty stages for large ones. Needs the
+// memory of one stage.
 // Collective; `ranks` is filled on rank 0 only. The caller adds version and git hash.
 Profile measure_profile(const Deck& deck, BatchSource& source, MPI_Comm comm);
 

@@ -34,8 +34,9 @@ struct ProbeSamples {
 // The stage that is timed, without the memory of its messages.
 KokkosStageOptions probe_options(const Deck& deck, const ProbePlan& plan);
 
-// Runs a stage of the deck's model alone and times every action as the executor does. Collective: all ranks of `comm` begin
-// together and do the same number of windows, so that what they share (memory, clock of the processor) is shared as in a run.
+// Runs a stage of the deck's model alone, on tokens and gradients of random numbers, and times every action as the executor
+// does. Collective: all ranks of `comm` begin and end together, each with its own plan, so that what they share (memory, clock
+// of the processor) is shared as in a run.
 // Appends to `samples`.
 void run_probe(const Deck& deck, const ProbePlan& plan, BatchSource& source, MPI_Comm comm, ProbeSamples& samples);
 

@@ -87,6 +87,11 @@ ModelConfig with_layers(ModelConfig model, int layers) {
   return model;
 }
 
+std::size_t probe_of_turn(std::size_t turn, std::size_t probes, int round, int rounds, int rank) {
+  const std::size_t shift = 1 + static_cast<std::size_t>(round) * probes / static_cast<std::size_t>(rounds);
+  return (turn + static_cast<std::size_t>(rank) * shift) % probes;
+}
+
 std::vector<ProbeStage> probe_stages(const ModelConfig& model_of_run, int longest) {
   longest = std::max(2, longest);
   if (model_of_run.pattern.empty()) return of_blocks(model_of_run, longest);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "core/model/model_config.hpp"
@@ -22,6 +23,11 @@ struct ProbeStage {
 // of a QR factorisation of their shares of the cost), and both ends. A tied model is one stage: all have both ends then, and
 // embedding and head are not told apart.
 std::vector<ProbeStage> probe_stages(const ModelConfig& model, int longest);
+
+// Which of `probes` probes `rank` makes at a turn of a round; in every round it makes each once. What ranks share (memory,
+// caches, the clock of the processor, the units of a core) makes some work slower beside other work, and the ranks of a run do
+// different things at the same time: so neighbouring ranks make different probes, and in each round beside other ones.
+std::size_t probe_of_turn(std::size_t turn, std::size_t probes, int round, int rounds, int rank);
 
 // The model that such stages are parts of: with at least `layers` layers; a pattern goes on with its last letter.
 ModelConfig with_layers(ModelConfig model, int layers);

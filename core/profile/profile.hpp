@@ -11,7 +11,8 @@
 
 namespace minipipe::core {
 
-// What one rank measured. Seconds are medians over many actions, with every rank working at the same time.
+// What one rank measured. Seconds are medians over many actions, with all ranks working at the same time, each on another
+// stage.
 struct RankProfile {
   LayerTimes forward;
   LayerTimes backward;        // whole, in a stage that does not split

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <set>
 
 #include "core/profile/layer_times.hpp"
 #include "core/profile/probe_stages.hpp"
@@ -244,6 +245,27 @@ TEST(ProbeStages, ATiedHybridHasBothEndsEverywhere) {
   const LayerSolution solution = solve_layers(timings, Receives::activation);
   EXPECT_THAT(solution.undetermined, ElementsAre("embedding + head"));
   EXPECT_NEAR(solution.times.of(LayerKind::attention), 1.3e-3, 1e-9);
+}
+
+TEST(ProbeStages, EachRankMakesAllProbesAndNeighboursMakeOthers) {
+  constexpr int rounds = 3;
+  for (const std::size_t probes : {4U, 7U, 24U}) {
+    for (int rank = 0; rank < 9; ++rank) {
+      std::set<std::size_t> distances;
+      for (int round = 0; round < rounds; ++round) {
+        std::set<std::size_t> made;
+        for (std::size_t turn = 0; turn < probes; ++turn) {
+          const std::size_t mine = probe_of_turn(turn, probes, round, rounds, rank);
+          made.insert(mine);
+          distances.insert((probe_of_turn(turn, probes, round, rounds, rank + 1) + probes - mine) % probes);
+        }
+        EXPECT_EQ(made.size(), probes);
+        EXPECT_LT(*made.rbegin(), probes);
+      }
+      EXPECT_EQ(distances.size(), static_cast<std::size_t>(rounds)) << "of neighbours: another one in each round";
+      EXPECT_EQ(distances.count(0), 0U);
+    }
+  }
 }
 
 TEST(LayerTimes, NothingTimedIsAnError) {
