@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What two cores give over one: tokens per second of a balanced model on two ranks, under 1f1b and PACI with m = 1, 2, 4, 8
 # microbatches per update, against the same model on one rank. By the model of the schedules PACI gives 2, 1f1b 2m / (m + 1).
+# Two jobs of one rank each, at the same time on a core each, show what the cores leave of that: they share memory and caches.
 # Wants an idle machine. Rounds alternate the runs, so that a slow minute hits all of them; medians are compared.
 #   jobs/two-ranks.sh [--rounds N] [--microbatches M] [--out DIR] [block.key=value ...]
 #     --rounds N         repetitions (3)
@@ -19,21 +20,33 @@ need_program
 [ -f data/sample/train.h5 ] || jobs/prepare-sample.sh
 mkdir -p "$out"
 
-run() { # NAME RANKS SCHEDULE M ROUND
-  local folder=$out/$1-$5
-  rm -rf "${folder:?}"
-  mpirun_minipipe "$2" train inputs/studies/two_ranks.toml "schedule.name=$3" "train.microbatches=$4" \
-    "run.steps=$((microbatches / $4))" train.warmup_steps=2 output.progress=none "output.directory=$folder" "${overrides[@]}" \
-    > "$out/$1-$5.log" 2>&1 || die "$1 failed: see $out/$1-$5.log"
-  rm -rf "${folder:?}"/checkpoints
+run() { # NAME SCHEDULE M LAUNCHER...
+  local name=$1 schedule=$2 m=$3
+  shift 3
+  rm -rf "${out:?}/$name"
+  "$@" train inputs/studies/two_ranks.toml "schedule.name=$schedule" "train.microbatches=$m" \
+    "run.steps=$((microbatches / m))" train.warmup_steps=2 output.progress=none "output.directory=$out/$name" "${overrides[@]}" \
+    > "$out/$name.log" 2>&1 || die "$name failed: see $out/$name.log"
+  rm -rf "${out:?}/$name/checkpoints"
+}
+
+# Without a launcher, which would bind both jobs to the first core.
+on_core() { # CORE ARGUMENT...
+  local core=$1
+  shift
+  OMPI_MCA_ess_singleton_isolated=1 bound "$core" 1 "$minipipe" "$@"
 }
 
 for round in $(seq "$rounds"); do
   say "round $round of $rounds"
   for m in 1 2 4 8; do
-    run "one-$m" 1 1f1b "$m" "$round"
-    run "1f1b-$m" 2 1f1b "$m" "$round"
-    run "paci-$m" 2 paci "$m" "$round"
+    run "one-$m-$round" 1f1b "$m" mpirun_minipipe 1
+    run "1f1b-$m-$round" 1f1b "$m" mpirun_minipipe 2
+    run "paci-$m-$round" paci "$m" mpirun_minipipe 2
+    run "job0-$m-$round" 1f1b "$m" on_core 0 &
+    other=$!
+    run "job1-$m-$round" 1f1b "$m" on_core 1
+    wait "$other" || exit 1
   done
 done
 /usr/bin/python3 jobs/table_two_ranks.py "$out"
