@@ -16,6 +16,7 @@
 #include "core/train/pipeline.hpp"
 #include "core/train/preflight.hpp"
 #include "core/train/replica_options.hpp"
+#include "core/train/run_watchdog.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::app {
@@ -58,13 +59,14 @@ core::Deck for_evaluation(core::Deck deck, int ranks) {
 
 }  // namespace
 
-int evaluate(const Command& command) {
+int evaluate(const Command& command, core::Watchdog& watchdog) {
   const MPI_Comm comm = MPI_COMM_WORLD;
   int rank = 0;
   int ranks = 1;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &ranks);
   const core::Deck deck = for_evaluation(load_deck(command, comm), ranks);
+  core::watch_run(watchdog, deck, rank);
   TokenSources sources;
   core::CheckpointState state;
   std::filesystem::path file;
@@ -111,10 +113,12 @@ int evaluate(const Command& command) {
     }
   });
 
+  watchdog.beat();
   core::Nap nap;
   const auto poll = [&](bool moved) -> std::optional<std::int64_t> {
     if (moved) {
       nap.reset();
+      watchdog.beat();
     } else {
       nap.idle();
     }

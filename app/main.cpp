@@ -8,26 +8,37 @@
 #include "app/command.hpp"
 #include "app/launcher.hpp"
 #include "app/session.hpp"
+#include "app/start_limit.hpp"
 #include "core/comm/abort_job.hpp"
 #include "core/comm/agreement.hpp"
 #include "core/comm/nccl_transport.hpp"
+#include "core/comm/watchdog.hpp"
 #include "core/deck/help.hpp"
 #include "schedules/error.hpp"
 
 namespace {
 
 using minipipe::app::Command;
+using minipipe::core::Watchdog;
 
 // Exit statuses: 0 done, 2 bad input, 3 failed while running, 75 stopped early with a checkpoint.
 constexpr int status_input = 2;
 constexpr int status_run = 3;
 
-int run(const Command& command, bool speak) {
+int run(const Command& command, bool speak, Watchdog& watchdog) {
   switch (command.verb) {
     case Command::Verb::train:
-      return minipipe::app::train(command);
+      return minipipe::app::train(command, watchdog);
     case Command::Verb::profile:
-      return minipipe::app::profile(command);
+      return minipipe::app::profile(command, watchdog);
+    case Command::Verb::eval:
+      return minipipe::app::evaluate(command, watchdog);
+    default:
+      break;
+  }
+  // What one rank does alone may take its time.
+  const Watchdog::Pause pause(watchdog);
+  switch (command.verb) {
     case Command::Verb::bench:
       return minipipe::app::bench(command);
     case Command::Verb::check:
@@ -36,8 +47,6 @@ int run(const Command& command, bool speak) {
       return minipipe::app::simulate(command);
     case Command::Verb::tune:
       return minipipe::app::tune(command);
-    case Command::Verb::eval:
-      return minipipe::app::evaluate(command);
     case Command::Verb::prepare:
       if (speak) minipipe::data::prepare(command.prepare, std::cout);
       return 0;
@@ -47,6 +56,8 @@ int run(const Command& command, bool speak) {
     case Command::Verb::help_deck_markdown:
       if (speak) std::cout << minipipe::core::help_markdown();
       return 0;
+    default:
+      break;
   }
   return status_run;
 }
@@ -76,6 +87,11 @@ void set_defaults_of_cuda(const Command& command) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // MPI's start and end wait for all ranks, of which one may be gone or stand still.
+  Watchdog watchdog(minipipe::app::start_limit(), [] {
+    return std::string("MPI starts or ends, or reads the deck, and a rank is missing; a job that needs longer for this sets ") +
+           minipipe::app::start_limit_variable + " to more seconds, or to 0 for no limit";
+  });
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
   int rank = 0;
@@ -94,7 +110,7 @@ int main(int argc, char** argv) {
     }
     try {
       minipipe::app::check_launcher(ranks);
-      status = run(parsed.command, rank == 0);
+      status = run(parsed.command, rank == 0, watchdog);
     } catch (const std::bad_alloc&) {
       status = status_run;
       std::cerr << "minipipe: " << (ranks > 1 ? "rank " + std::to_string(rank) + ": " : "")

@@ -9,6 +9,7 @@
 #include "core/deck/rules.hpp"
 #include "core/profile/measure.hpp"
 #include "core/profile/profile_file.hpp"
+#include "core/train/run_watchdog.hpp"
 #include "minipipe_version.hpp"
 #include "schedules/error.hpp"
 
@@ -64,12 +65,13 @@ void print(const core::Profile& profile) {
 
 }  // namespace
 
-int profile(const Command& command) {
+int profile(const Command& command, core::Watchdog& watchdog) {
   int rank = 0;
   int ranks = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const core::Deck deck = load_deck(command, MPI_COMM_WORLD);
+  core::watch_run(watchdog, deck, rank);
   TokenSources sources;
   const std::filesystem::path file = command.profile_out.empty() ? std::filesystem::path(deck.output.directory) / "profile.h5"
                                                                  : std::filesystem::path(command.profile_out);
@@ -86,7 +88,7 @@ int profile(const Command& command) {
     std::error_code ignored;
     if (rank == 0 && command.profile_out.empty()) std::filesystem::create_directories(deck.output.directory, ignored);
   });
-  core::Profile result = core::measure_profile(deck, *sources.train, MPI_COMM_WORLD);
+  core::Profile result = core::measure_profile(deck, *sources.train, MPI_COMM_WORLD, [&] { watchdog.beat(); });
   result.version = MINIPIPE_VERSION;
   result.git_hash = MINIPIPE_GIT_HASH;
   core::agree(MPI_COMM_WORLD, [&] {

@@ -7,6 +7,7 @@
 #include "core/deck/rules.hpp"
 #include "core/train/preflight.hpp"
 #include "core/train/replica_options.hpp"
+#include "core/train/run_watchdog.hpp"
 #include "core/train/trainer.hpp"
 #include "core/tune/plan_header.hpp"
 #include "minipipe_version.hpp"
@@ -14,7 +15,7 @@
 
 namespace minipipe::app {
 
-int train(const Command& command) {
+int train(const Command& command, core::Watchdog& watchdog) {
   int rank = 0;
   int ranks = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -33,6 +34,7 @@ int train(const Command& command) {
     if (rank == 0) std::cout << core::print_deck(deck);
     return 0;
   }
+  core::watch_run(watchdog, deck, rank);
   TokenSources sources;
   core::agree(MPI_COMM_WORLD, [&] {
     core::check_rules(deck, ranks);
@@ -46,7 +48,7 @@ int train(const Command& command) {
               << core::masks_text(deck, core::stages_of(deck, ranks)) << std::flush;
   }
   core::agree(MPI_COMM_WORLD, [&] { sources = open_sources(deck, deck.output.evaluation_interval > 0); });
-  core::Trainer trainer(deck, MPI_COMM_WORLD, sources.sources(), {MINIPIPE_VERSION, MINIPIPE_GIT_HASH});
+  core::Trainer trainer(deck, MPI_COMM_WORLD, sources.sources(), {MINIPIPE_VERSION, MINIPIPE_GIT_HASH}, watchdog);
   return trainer.run();
 }
 

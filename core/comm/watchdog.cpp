@@ -12,9 +12,23 @@ namespace minipipe::core {
 
 Watchdog::Watchdog(double limit_s, std::function<std::string()> describe, std::function<void()> on_expire)
     : limit_s_(limit_s), describe_(std::move(describe)), on_expire_(std::move(on_expire)), last_ns_(now_ns()) {
-  if (limit_s_ > 0) {
-    thread_ = std::thread([this] { watch(); });
+  start();
+}
+
+// Without a limit there is no thread until there is one.
+void Watchdog::start() {
+  if (limit_s_ > 0 && !thread_.joinable()) thread_ = std::thread([this] { watch(); });
+}
+
+void Watchdog::watch_for(double limit_s, std::function<std::string()> describe) {
+  {
+    const std::lock_guard lock(mutex_);
+    limit_s_ = limit_s;
+    describe_ = std::move(describe);
+    beat();
   }
+  wake_.notify_all();
+  start();
 }
 
 Watchdog::~Watchdog() {
@@ -33,11 +47,15 @@ std::int64_t Watchdog::now_ns() {
 }
 
 void Watchdog::watch() {
-  const std::chrono::duration<double> interval(std::min(limit_s_ / 4, 1.0));
   std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, interval, [this] { return done_; })) {
+  for (;;) {
+    const std::chrono::duration<double> interval(limit_s_ > 0 ? std::min(limit_s_ / 4, 1.0) : 1.0);
+    wake_.wait_for(lock, interval);
+    if (done_) {
+      return;
+    }
     const double quiet_s = static_cast<double>(now_ns() - last_ns_.load(std::memory_order_relaxed)) * 1e-9;
-    if (paused_.load() > 0 || quiet_s < limit_s_) {
+    if (limit_s_ <= 0 || paused_.load() > 0 || quiet_s < limit_s_) {
       continue;
     }
     std::ostringstream text;

@@ -21,6 +21,9 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
+  // From now on another limit and text, which counts as a beat.
+  void watch_for(double limit_s, std::function<std::string()> describe);
+
   // Something moved. Cheap enough for every action.
   void beat() { last_ns_.store(now_ns(), std::memory_order_relaxed); }
 
@@ -44,14 +47,15 @@ class Watchdog {
 
  private:
   static std::int64_t now_ns();
+  void start();
   void watch();
 
-  double limit_s_;
-  std::function<std::string()> describe_;
+  std::mutex mutex_;
+  double limit_s_;                         // under the mutex
+  std::function<std::string()> describe_;  // under the mutex
   std::function<void()> on_expire_;
   std::atomic<std::int64_t> last_ns_;
   std::atomic<int> paused_{0};
-  std::mutex mutex_;
   std::condition_variable wake_;
   bool done_ = false;
   std::thread thread_;

@@ -20,6 +20,8 @@ namespace minipipe::core {
 
 namespace {
 
+using Beat = std::function<void()>;
+
 constexpr int rounds = 3;  // visits of each probe, so that a disturbance of some seconds spoils no probe wholly
 
 struct Probed {
@@ -65,9 +67,9 @@ struct Solver {
 };
 
 double seconds_of_update(const Deck& deck, int stages, const StageLayers& layers, WeightRule rule, BatchSource& source,
-                         MPI_Comm comm) {
+                         MPI_Comm comm, const Beat& beat) {
   ProbeSamples samples;
-  run_probe(deck, {stages, layers, false, rule}, source, comm, samples);
+  run_probe(deck, {stages, layers, false, rule}, source, comm, samples, beat);
   return samples.medians().update;
 }
 
@@ -87,7 +89,8 @@ double seconds_of_copy(const Deck& deck) {
 }
 
 // `undetermined` depends on the stages alone, not on their times.
-RankProfile measure_rank(const Deck& deck, int stages, BatchSource& source, MPI_Comm comm, std::string& undetermined) {
+RankProfile measure_rank(const Deck& deck, int stages, BatchSource& source, MPI_Comm comm, const Beat& beat,
+                         std::string& undetermined) {
   int rank = 0;
   check(MPI_Comm_rank(comm, &rank), "measuring together");
   std::vector<Probed> probes = stages_to_time(deck, stages);
@@ -96,8 +99,8 @@ RankProfile measure_rank(const Deck& deck, int stages, BatchSource& source, MPI_
       const std::size_t number = probe_of_turn(turn, 2 * probes.size(), round, rounds, rank);
       Probed& probe = probes[number / 2];
       const bool split = number % 2 == 1;
-      run_probe(deck, {stages, probe.stage.layers, split, WeightRule::current}, source, comm,
-                split ? probe.split : probe.whole);
+      run_probe(deck, {stages, probe.stage.layers, split, WeightRule::current}, source, comm, split ? probe.split : probe.whole,
+                beat);
     }
   }
   RankProfile result;
@@ -113,9 +116,9 @@ RankProfile measure_rank(const Deck& deck, int stages, BatchSource& source, MPI_
   const StageLayers layers = probes.back().stage.layers;
   const ModelConfig model = with_layers(model_config(deck), layers.first_block + layers.blocks);
   const auto parameters = static_cast<double>(buffer_floats(parameter_list(model, layers)));
-  const double plain = seconds_of_update(deck, stages, layers, WeightRule::current, source, comm);
-  const double copying = seconds_of_update(deck, stages, layers, WeightRule::double_buffered, source, comm);
-  const double correcting = seconds_of_update(deck, stages, layers, WeightRule::corrected, source, comm);
+  const double plain = seconds_of_update(deck, stages, layers, WeightRule::current, source, comm, beat);
+  const double copying = seconds_of_update(deck, stages, layers, WeightRule::double_buffered, source, comm, beat);
+  const double correcting = seconds_of_update(deck, stages, layers, WeightRule::corrected, source, comm, beat);
   result.weight_copy = std::max(0.0, copying - plain) / parameters;
   result.weight_correct = std::max(0.0, correcting - plain) / parameters;
   result.message_copy = seconds_of_copy(deck);
@@ -152,7 +155,7 @@ void fill_bytes(const Deck& deck, int stages, Profile& profile) {
 
 }  // namespace
 
-Profile measure_profile(const Deck& deck, BatchSource& source, MPI_Comm comm) {
+Profile measure_profile(const Deck& deck, BatchSource& source, MPI_Comm comm, const Beat& beat) {
   const Communicator all = Communicator::duplicate(comm);
   Profile profile;
   profile.model = model_fingerprint(deck);
@@ -161,7 +164,7 @@ Profile measure_profile(const Deck& deck, BatchSource& source, MPI_Comm comm) {
   profile.message_bytes = message_floats(deck) * static_cast<std::int64_t>(sizeof(float));
   const int stages = stages_of(deck, all.size());
   fill_bytes(deck, stages, profile);
-  const RankProfile mine = measure_rank(deck, stages, source, all.get(), profile.undetermined);
+  const RankProfile mine = measure_rank(deck, stages, source, all.get(), beat, profile.undetermined);
   for (const auto& rank : gather(all.get(), std::vector<RankProfile>{mine})) profile.ranks.push_back(rank.front());
   profile.link = measure_links(deck, all.get());
   return profile;

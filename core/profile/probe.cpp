@@ -142,7 +142,8 @@ ActionSeconds ProbeSamples::medians() const {
   return {median(forward), median(backward), median(backward_input), median(backward_weight), median(update)};
 }
 
-void run_probe(const Deck& deck, const ProbePlan& plan, BatchSource& source, MPI_Comm comm, ProbeSamples& samples) {
+void run_probe(const Deck& deck, const ProbePlan& plan, BatchSource& source, MPI_Comm comm, ProbeSamples& samples,
+               const std::function<void()>& beat) {
   Probe probe(deck, plan, source);
   ProbeSamples warm_up;
   probe.window(warm_up);
@@ -153,7 +154,10 @@ void run_probe(const Deck& deck, const ProbePlan& plan, BatchSource& source, MPI
   const int windows = static_cast<int>(std::clamp(visit_seconds / std::max(window_s, 1e-6), static_cast<double>(least_windows),
                                                   static_cast<double>(most_windows)));
   check(MPI_Barrier(comm), "measuring together");
-  for (int w = 0; w < windows; ++w) probe.window(samples);
+  for (int w = 0; w < windows; ++w) {
+    probe.window(samples);
+    beat();
+  }
   // A rank that is done does not leave the others a quieter machine than a run would.
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibarrier(comm, &request), "measuring together");

@@ -2,6 +2,8 @@
 
 #include <mpi.h>
 
+#include <functional>
+
 #include "core/model/batch_source.hpp"
 #include "core/model/stage_options.hpp"
 #include "core/profile/profile.hpp"
@@ -37,7 +39,8 @@ KokkosStageOptions probe_options(const Deck& deck, const ProbePlan& plan);
 // Runs a stage of the deck's model alone, on tokens and gradients of random numbers, and times every action as the executor
 // does. Collective: all ranks of `comm` begin and end together, each with its own plan, so that what they share (memory, clock
 // of the processor) is shared as in a run.
-// Appends to `samples`.
-void run_probe(const Deck& deck, const ProbePlan& plan, BatchSource& source, MPI_Comm comm, ProbeSamples& samples);
+// Appends to `samples`; `beat` is called after each window of its own.
+void run_probe(const Deck& deck, const ProbePlan& plan, BatchSource& source, MPI_Comm comm, ProbeSamples& samples,
+               const std::function<void()>& beat);
 
 }  // namespace minipipe::core

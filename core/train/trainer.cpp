@@ -13,12 +13,13 @@
 
 namespace minipipe::core {
 
-Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const BuildInfo& build)
+Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const BuildInfo& build, Watchdog& watchdog)
     : deck_(deck),
       comm_(Communicator::duplicate(comm)),
       edges_(Communicator::duplicate(comm)),
       build_(build),
       sources_(sources),
+      watchdog_(watchdog),
       place_(place_of_run(deck, comm_.rank(), comm_.size())),
       replicas_(Communicator::split(comm, place_.pipeline_rank(), place_.replica())),
       drains_(deck),
@@ -27,9 +28,12 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
   started_ = MPI_Wtime();
   agree(comm_.get(), [&] { open_output(); });
   agree(comm_.get(), [&] { set_up(sources); });
+  watchdog_.beat();
   agree(comm_.get(), [&] { pipeline_->join_stages(); });
   agree(comm_.get(), [&] { pipeline_->join_replicas(replicas_.get()); });
+  watchdog_.beat();
   agree(comm_.get(), [&] { restore(); });
+  watchdog_.beat();
   nothing_to_do_ = finished_before();
   if (nothing_to_do_) return;
   if (place_.rank == 0) std::cout << notes_ << std::flush;
@@ -106,12 +110,12 @@ void Trainer::write_checkpoint() {
   state.elapsed_s = elapsed_before_s_ + clock();
   // The watchdog runs on: a peer that dies while all write must end the job too. So run.watchdog has to be longer than a
   // checkpoint takes.
-  watchdog_->beat();
+  watchdog_.beat();
   agree(comm_.get(), [&] {
     save_checkpoint(comm_.get(), checkpoint_path(folder_.checkpoints(), update_), *pipeline_, state);
     if (place_.rank == 0) keep_last(folder_.checkpoints(), deck_.checkpoint.keep);
   });
-  watchdog_->beat();
+  watchdog_.beat();
   lap(seconds_.checkpoint);
 }
 

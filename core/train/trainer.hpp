@@ -38,8 +38,9 @@ struct BuildInfo {
 // A whole training run on all ranks of a communicator: from the resolved deck to traces, checkpoints and summary.
 class Trainer {
  public:
-  // Collective. The deck is resolved and checked (check_rules). Throws InputError or RunError, the same on all ranks.
-  Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const BuildInfo& build);
+  // Collective. The deck is resolved and checked (check_rules). The watchdog hears of everything that moves; it outlives the
+  // trainer. Throws InputError or RunError, the same on all ranks.
+  Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const BuildInfo& build, Watchdog& watchdog);
   ~Trainer();
 
   // Trains to run.steps or until it is asked to stop. Collective. Returns the exit status: 0 or 75 (stopped early with a
@@ -77,6 +78,7 @@ class Trainer {
   Communicator edges_;
   BuildInfo build_;
   Sources sources_;
+  Watchdog& watchdog_;
   Place place_;
   Communicator replicas_;  // the ranks that hold the same stages
   Drains drains_;
@@ -86,7 +88,6 @@ class Trainer {
   StopSignal signal_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<StopRule> stop_;
-  std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<Pipeline> pipeline_;
   std::unique_ptr<Progress> progress_;  // where Place::tells_progress
   std::unique_ptr<TraceWriter> trace_;  // rank 0

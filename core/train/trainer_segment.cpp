@@ -87,7 +87,7 @@ void Trainer::train_segment() {
 void Trainer::poll_idle(bool moved) {
   if (moved) {
     nap_.reset();
-    watchdog_->beat();
+    watchdog_.beat();
   } else {
     nap_.idle();
   }
@@ -128,7 +128,7 @@ void Trainer::wait_for_all() {
     if (done == 0) nap_.idle();
   }
   nap_.reset();
-  watchdog_->beat();
+  watchdog_.beat();
 }
 
 }  // namespace minipipe::core

@@ -45,10 +45,6 @@ void Trainer::set_up(const Sources& sources) {
   for (int replica = 1; replica < place_.replicas; ++replica) followers.push_back(place_.rank_of(0, replica));
   stop_ = std::make_unique<StopRule>(
       deck_, comm_.get(), *control_, signal_, [this] { return clock(); }, in_flight, followers);
-  watchdog_ = std::make_unique<Watchdog>(deck_.run.watchdog, [rank = place_.rank, limit = deck_.run.watchdog] {
-    return "rank " + std::to_string(rank) + ": nothing has moved for run.watchdog = " + std::to_string(limit) +
-           " s: a peer is gone or a schedule waits for ever; ending the job\n";
-  });
   pipeline_ = std::make_unique<Pipeline>(deck_, place_, edges_.get(), sources, [this] { return clock(); });
   if (deck_.train.clip == "global") set_global_norm(*pipeline_, comm_.get());
   load_replay();

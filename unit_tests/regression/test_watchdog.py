@@ -41,6 +41,22 @@ def test_watchdog():
         stop_one(schedule, victim)
 
 
+def test_rank_that_stands_still_at_the_start():
+    # Wherever it stands, MPI's start or the program's own: the others end by the limit for that.
+    limit = 4.0
+    for verb in ("train", "profile"):
+        changes = {"run.steps": 100000, "run.watchdog": WATCHDOG, "output.directory": f"start_{verb}"}
+        environment = {"MINIPIPE_START_LIMIT": str(limit)}
+        job = support.Job(3, verb, "deck.toml", *support.overrides(changes), env=environment)
+        assert job.until(lambda: job.kill(1, signal.SIGSTOP), "rank 1 is there"), job.report("ended too soon")
+        statuses = job.wait(limit + 30, of=[0, 2])
+        output = job.output()
+        job.end()
+        for status in statuses:
+            assert support.accepted(status, (3, -signal.SIGKILL, -signal.SIGTERM), launcher_kill=True), statuses
+        support.assert_contains(output, "nothing moved")
+
+
 def test_long_step_is_no_stall():
     # Quiet for less than the watchdog: the run survives a pause.
     changes = {"run.steps": 3000, "run.watchdog": 6.0, "output.evaluation_interval": 0, "output.directory": "pause"}
@@ -58,4 +74,4 @@ def test_long_step_is_no_stall():
 
 
 if __name__ == "__main__":
-    support.main([test_watchdog, test_long_step_is_no_stall])
+    support.main([test_watchdog, test_rank_that_stands_still_at_the_start, test_long_step_is_no_stall])

@@ -70,6 +70,35 @@ TEST(Watchdog, limit_zero_never_expires) {
   EXPECT_EQ(expired, 0);
 }
 
+TEST(Watchdog, watches_for_another_limit_from_when_it_is_told) {
+  std::promise<void> expired;
+  auto future = expired.get_future();
+  ::testing::internal::CaptureStderr();
+  {
+    Watchdog dog(
+        1000, [] { return std::string("starting"); }, [&] { expired.set_value(); });
+    dog.watch_for(0.02, [] { return std::string("training"); });
+    ASSERT_EQ(future.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  }
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("training"), std::string::npos);
+}
+
+TEST(Watchdog, without_a_limit_gets_one_later_and_loses_it_again) {
+  std::promise<void> expired;
+  auto future = expired.get_future();
+  ::testing::internal::CaptureStderr();
+  {
+    Watchdog dog(
+        0, [] { return std::string(); }, [&] { expired.set_value(); });
+    dog.watch_for(0.2, [] { return std::string(); });
+    dog.watch_for(0, [] { return std::string(); });
+    EXPECT_EQ(future.wait_for(milliseconds(500)), std::future_status::timeout);
+    dog.watch_for(0.02, [] { return std::string(); });
+    EXPECT_EQ(future.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  }
+  ::testing::internal::GetCapturedStderr();
+}
+
 TEST(AbortJob, ends_the_process_with_the_status) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(abort_job(3), ::testing::ExitedWithCode(3), "");

@@ -25,7 +25,7 @@ TEST(Measure, OneRank) {
   deck.train.microbatches = 2;
   deck.schedule.name = "paci";
   Counting source;
-  const Profile profile = measure_profile(deck, source, MPI_COMM_WORLD);
+  const Profile profile = measure_profile(deck, source, MPI_COMM_WORLD, [] {});
   EXPECT_EQ(profile.model, model_fingerprint(deck));
   EXPECT_EQ(profile.machine.hosts, this_machine().hosts);
   EXPECT_EQ(profile.message_bytes, 2 * 8 * 16 * 4);
@@ -51,7 +51,7 @@ TEST(Measure, KindsOfAHybrid) {
   deck.train.microbatch_size = 2;
   deck.train.microbatches = 2;
   Counting source;
-  const Profile profile = measure_profile(deck, source, MPI_COMM_WORLD);
+  const Profile profile = measure_profile(deck, source, MPI_COMM_WORLD, [] {});
   EXPECT_EQ(profile.undetermined, "");
   const RankProfile& rank = profile.ranks.at(0);
   double sum = 0;
