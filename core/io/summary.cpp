@@ -57,6 +57,7 @@ std::string to_json(const Summary& summary) {
   object["peak_in_flight"] = summary.peak_in_flight;
   object["bubble_seconds"] = nlohmann::ordered_json::object();
   for (const auto& [part, seconds] : summary.bubble_seconds) object["bubble_seconds"][part] = seconds;
+  object["message_wait_seconds"] = summary.message_wait_seconds;
   object["seconds"] = nlohmann::ordered_json::object();
   for (const auto& [purpose, by_rank] : summary.seconds) object["seconds"][purpose] = by_rank;
   object["bytes"] = nlohmann::ordered_json::object();

@@ -42,6 +42,8 @@ struct Summary {
   std::map<std::string, std::vector<double>> sent_bytes_per_update;  // purpose -> by rank; without evaluations
   // Idle time in the last segment, by rank of the schedule: before the first backward, between, after the last forward.
   std::map<std::string, std::vector<double>> bubble_seconds;
+  // By rank: idle although the message between stages that the rank went on with had been sent (schedules::MessageWaits).
+  std::vector<double> message_wait_seconds;
   // Further keys, after those above. A key that is already there is a programming error (RunError).
   std::map<std::string, double> numbers;
   std::map<std::string, std::string> texts;

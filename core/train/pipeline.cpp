@@ -257,8 +257,11 @@ void Pipeline::run_segment(std::map<int, std::unique_ptr<schedules::Policy>> pol
     bool moved = false;
     finished = true;
     for (LocalStage& stage : stages_) {
+      const std::int64_t actions = stage.executor->state().actions();
       moved |= stage.executor->advance();
       finished &= stage.executor->finished();
+      if (stage.executor->state().actions() == actions) continue;
+      for (LocalStage& other : stages_) other.executor->wait_anew();
     }
     if (const auto lower = poll(moved); lower && !finished) {
       for (LocalStage& stage : stages_) {

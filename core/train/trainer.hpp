@@ -26,6 +26,7 @@
 #include "core/train/segment_report.hpp"
 #include "core/train/stop_rule.hpp"
 #include "core/train/version_statistics.hpp"
+#include "schedules/simulate/message_waits.hpp"
 
 namespace minipipe::core {
 
@@ -62,6 +63,7 @@ class Trainer {
   void poll_idle(bool moved);
   void report_segment(std::int64_t first_update, double training_s);
   void record_segment(const SegmentReport& report, std::int64_t first_update, double training_s);
+  void add_message_waits(const schedules::Log& log, int replica);
   void check_segment(const schedules::Log& log, int replica, std::int64_t first_update);
   void evaluate();
   void write_checkpoint();
@@ -109,9 +111,11 @@ class Trainer {
   double validation_loss_ = Summary::unknown;
 
   RankSeconds seconds_;
-  SteadyPart steady_;           // rank 0
-  VersionStatistics versions_;  // rank 0
-  schedules::Log last_log_;     // rank 0: the last segment of the first replica, for the timeline
+  // On rank 0 only.
+  SteadyPart steady_;
+  VersionStatistics versions_;
+  std::vector<schedules::MessageWaits> message_waits_;  // by rank
+  schedules::Log last_log_;                             // the last segment of the first replica, for the timeline
   std::int64_t training_tokens_ = 0;
 };
 

@@ -134,6 +134,15 @@ Summary Trainer::summarise() {
     exposed += rank.exposed;
   }
   if (under_way > 0) summary.numbers["exchange_hidden_share"] = 1 - exposed / under_way;
+  schedules::MessageWaits messages;
+  for (const schedules::MessageWaits& rank : message_waits_) {
+    messages += rank;
+    summary.message_wait_seconds.push_back(rank.seconds);
+  }
+  if (messages.received > 0) {
+    summary.numbers["messages_hidden_share"] = static_cast<double>(messages.hidden) / static_cast<double>(messages.received);
+    summary.numbers["message_wait_share"] = messages.seconds / rank_seconds;
+  }
   if (real) {
     summary.final_loss = final_loss_;
     summary.validation_loss = validation_loss_;

@@ -33,10 +33,12 @@ void Trainer::record_segment(const SegmentReport& report, std::int64_t first_upd
   trace_->flush();
 
   last_log_ = report.by_rank(place_, 0);
-  check_segment(last_log_, 0, first_update);
-  for (int replica = 1; replica < place_.replicas; ++replica) {
-    check_segment(report.by_rank(place_, replica), replica, first_update);
-  }
+  const auto judge = [&](const schedules::Log& log, int replica) {
+    check_segment(log, replica, first_update);
+    add_message_waits(log, replica);
+  };
+  judge(last_log_, 0);
+  for (int replica = 1; replica < place_.replicas; ++replica) judge(report.by_rank(place_, replica), replica);
   const bool own_rule = !schedules::is_asynchronous(deck_.schedule.name) || asynchronous_now(first_update);
   if (own_rule && segment_ > 1) {
     steady_.tokens += (update_ - first_update) * basis.tokens_per_update;
@@ -45,6 +47,13 @@ void Trainer::record_segment(const SegmentReport& report, std::int64_t first_upd
       for (const auto& entry : rank) steady_.compute_s += entry.end_s - entry.start_s;
     }
   }
+}
+
+void Trainer::add_message_waits(const schedules::Log& log, int replica) {
+  message_waits_.resize(static_cast<std::size_t>(place_.ranks));
+  if (place_.one_process()) return;
+  const auto waits = schedules::message_waits(log, place_.placement);
+  for (std::size_t r = 0; r < waits.size(); ++r) message_waits_[replica * waits.size() + r] += waits[r];
 }
 
 void Trainer::check_segment(const schedules::Log& log, int replica, std::int64_t first_update) {

@@ -57,6 +57,7 @@ class Executor::Implementation {
     state_.segment_end = end;
     closed_ = false;
     exchanging_ = false;
+    looking_since_.reset();
     last_return_ = clock_();
   }
 
@@ -71,7 +72,10 @@ class Executor::Implementation {
     const double entry = clock_();
     (exchanging_ ? seconds_.exchange : seconds_.wait_input) += entry - last_return_;
     const bool moved = poll();
-    if (waits_for_replicas()) return wait(entry, moved, seconds_.exchange, true);
+    if (waits_for_replicas()) {
+      looking_since_.reset();
+      return wait(entry, moved, seconds_.exchange, true);
+    }
     const auto kind = std::exchange(chosen_, {});
     if (kind) {
       const double start = clock_();
@@ -80,9 +84,12 @@ class Executor::Implementation {
       return true;
     }
     const bool done = policy_->finished(state_);
+    if (!looking_since_) looking_since_ = entry;
     wait(entry, moved, done ? seconds_.send : seconds_.wait_input, false);
     return close(done) || moved;
   }
+
+  void wait_anew() { looking_since_.reset(); }
 
   bool finished() const { return closed_; }
 
@@ -173,7 +180,8 @@ class Executor::Implementation {
     if (policy_->keeps_activations()) peak_ = std::max(peak_, live());
     const double end = clock_();
     (kind == Kind::update ? seconds_.update : seconds_.compute) += end - start;
-    record({action, start, end, version});
+    record({action, start, end, version, looking_since_ ? start - *looking_since_ : 0});
+    looking_since_.reset();
     if (kind == Kind::forward) move_messages(activation_in_, activation_out_);
     if (kind == Kind::backward || kind == Kind::backward_input) move_messages(gradient_in_, gradient_out_);
     last_return_ = clock_();
@@ -233,7 +241,8 @@ class Executor::Implementation {
   double last_return_ = 0;
   bool exchanging_ = false;  // the last advance() waited for replicas
   bool closed_ = true;
-  std::optional<Kind> chosen_;  // by the policy, not done yet
+  std::optional<double> looking_since_;  // in vain
+  std::optional<Kind> chosen_;           // by the policy, not done yet
 };
 
 Executor::Executor(int stage_index, int stages, std::int64_t activation_slots, Stage& stage, StageChannels channels,
@@ -247,6 +256,7 @@ void Executor::start_at(std::int64_t microbatches, std::int64_t updates) { imple
 void Executor::begin_segment(std::int64_t end) { implementation_->begin_segment(end); }
 void Executor::lower_segment_end(std::int64_t end) { implementation_->lower_segment_end(end); }
 bool Executor::advance() { return implementation_->advance(); }
+void Executor::wait_anew() { implementation_->wait_anew(); }
 bool Executor::finished() const { return implementation_->finished(); }
 const StageState& Executor::state() const { return implementation_->state_; }
 const StageSeconds& Executor::seconds() const { return implementation_->seconds_; }

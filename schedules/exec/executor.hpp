@@ -26,7 +26,8 @@ struct StageSeconds {
 // several stages. Knows the order of microbatches (ascending) and slot numbers, nothing about memory or transports.
 //
 // Seconds: the time between two calls of advance() counts as waiting for input. Where one thread runs several executors, the
-// work of the others is therefore waiting too, and the purposes still add up to the time since begin_segment.
+// work of the others is therefore waiting too, and the purposes still add up to the time since begin_segment. Not so in the
+// log: LoggedAction::waited_s begins at the first look in vain after an action, a wait for replicas or wait_anew().
 //
 // Life of a segment: begin_segment(end); advance() until finished(). The log of a segment ends with a drain action. Between
 // segments every slot is free and every receive that is posted ahead stays posted for the next one.
@@ -52,6 +53,9 @@ class Executor {
 
   // Does at most one action. True if something was done, or a message moved on; false if the stage has to wait.
   bool advance();
+
+  // Another stage of the same thread has done an action: what this one waits for, it waits for from now on.
+  void wait_anew();
 
   // The segment's forwards, backwards and updates are done and every send has completed.
   bool finished() const;

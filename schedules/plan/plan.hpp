@@ -10,12 +10,15 @@
 namespace minipipe::schedules {
 
 // One executed action: what, when (seconds since the run's start) and with which version of the stage's weights
-// (the number of updates the stage had made when the action began).
+// (the number of updates the stage had made when the action began). `waited_s`: seconds before start_s in which the stage
+// looked for something to do and found nothing, because a message was missing or had no room; 0 if it found the action at its
+// first look.
 struct LoggedAction {
   Action action;
   double start_s = 0;
   double end_s = 0;
   std::int64_t version = 0;
+  double waited_s = 0;
 };
 
 // For each rank, the actions in the order they are (or were) executed. A plan and an execution log have the same form.

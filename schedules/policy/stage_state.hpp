@@ -20,6 +20,8 @@ struct StageState {
 
   // Activations alive on the stage (the papers' q).
   std::int64_t in_flight() const { return forwards - backwards; }
+  // Actions of all kinds done; a whole backward counts twice.
+  std::int64_t actions() const { return forwards + backwards + weights + updates; }
   bool forwards_left() const { return forwards < segment_end; }
 };
 

@@ -177,6 +177,15 @@ def test_hidden_share():
     assert support.summary("ddp")["exchange_hidden_share"] < 1, support.summary("ddp")["exchange_hidden_share"]
 
 
+def test_messages_between_stages():
+    for name, (ranks, replicas, _) in CASES.items():
+        told = support.summary(name)
+        assert len(told["message_wait_seconds"]) == ranks, f"{name}: {told['message_wait_seconds']}"
+        # Without stages on different ranks there are none.
+        assert ("messages_hidden_share" in told) == (ranks > replicas), f"{name}: {told.get('messages_hidden_share')}"
+        assert 0 <= told.get("messages_hidden_share", 0) <= 1, f"{name}: {told['messages_hidden_share']}"
+
+
 if __name__ == "__main__":
     support.main(
         [
@@ -188,5 +197,6 @@ if __name__ == "__main__":
             test_clipping_sends_norms,
             test_seconds_have_purposes,
             test_hidden_share,
+            test_messages_between_stages,
         ]
     )

@@ -4,6 +4,8 @@ import json
 import math
 from pathlib import Path
 
+import h5py
+
 import support
 
 STAGES = 4
@@ -79,5 +81,49 @@ def test_bubble_phases():
         assert phases["warm_up"][0] < phases["warm_up"][STAGES - 1], "the last stage starts last"
 
 
+def idle_after_sends(out):
+    """By rank, one stage each: seconds between an action and the next in which the message that this one reads had been sent."""
+    logs = []
+    with h5py.File(Path(out, "trace.h5")) as file:
+        for rank in range(STAGES):
+            columns = file["ranks"][str(rank)]["actions"]
+            names = ("kind", "microbatch", "start_s", "end_s")
+            logs.append(list(zip(*(columns[name][...] for name in names))))
+    sent = {}
+    for stage, log in enumerate(logs):
+        for kind, microbatch, _, end in log:
+            if kind in (b"F", b"B", b"I"):
+                sent[stage, kind == b"F", microbatch] = end
+    result = []
+    for stage, log in enumerate(logs):
+        seconds, free = 0, 0
+        for kind, microbatch, start, end in log:
+            source = stage - 1 if kind == b"F" else stage + 1
+            if kind in (b"F", b"B", b"I") and 0 <= source < STAGES:
+                seconds += max(0, start - max(free, sent[source, kind == b"F", microbatch]))
+            free = end
+        result.append(seconds)
+    return result
+
+
+def test_waits_for_messages():
+    out = "emulated_latency"
+    support.train(STAGES, out, {**EMULATED, "emulate.link_latency_ms": 3.0, "parallel.stages": STAGES, "output.evaluation_interval": 0})
+    for out in ("real_1f1b", "real_zb-h1", "real_paci", "emulated_1f1b", "emulated_pipedream", out):
+        told = support.summary(out)
+        assert 0 <= told["messages_hidden_share"] <= 1, f"{out}: {told['messages_hidden_share']}"
+        seconds, idle = told["message_wait_seconds"], idle_after_sends(out)
+        assert len(seconds) == STAGES, f"{out}: {seconds}"
+        for rank in range(STAGES):
+            assert 0 <= seconds[rank] <= idle[rank] + 1e-6, f"{out}, rank {rank}: {seconds[rank]} of {idle[rank]} idle seconds"
+        training = told["step_time_s"] * told["steps"]
+        share = sum(seconds) / (training * STAGES)
+        assert math.isclose(told["message_wait_share"], share, rel_tol=1e-6, abs_tol=1e-12), f"{out}: {told['message_wait_share']}, not {share}"
+    # All stages in one process: nothing is sent.
+    told = support.summary("real_one_process")
+    assert told["message_wait_seconds"] == [0], told["message_wait_seconds"]
+    assert not {"messages_hidden_share", "message_wait_share"} & set(told), told
+
+
 if __name__ == "__main__":
-    support.main([test_real, test_emulated, test_bubble_phases])
+    support.main([test_real, test_emulated, test_bubble_phases, test_waits_for_messages])

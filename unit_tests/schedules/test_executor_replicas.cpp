@@ -136,6 +136,7 @@ TEST(ExecutorReplicas, SecondsOfWaitingAreToldApart) {
   }
   EXPECT_TRUE(first.finished() && second.finished());
   EXPECT_EQ(first.state().updates, 2);
+  for (const LoggedAction& entry : first.take_log()) EXPECT_EQ(entry.waited_s, 0) << "replicas send no messages between stages";
 }
 
 }  // namespace
