@@ -3,7 +3,6 @@
 #include <Kokkos_Core.hpp>
 #include <cstdlib>
 #include <iostream>
-#include <new>
 
 #include "app/command.hpp"
 #include "app/launcher.hpp"
@@ -11,6 +10,7 @@
 #include "app/start_limit.hpp"
 #include "core/comm/abort_job.hpp"
 #include "core/comm/agreement.hpp"
+#include "core/comm/error_text.hpp"
 #include "core/comm/nccl_transport.hpp"
 #include "core/comm/watchdog.hpp"
 #include "core/deck/help.hpp"
@@ -111,11 +111,6 @@ int main(int argc, char** argv) {
     try {
       minipipe::app::check_launcher(ranks);
       status = run(parsed.command, rank == 0, watchdog);
-    } catch (const std::bad_alloc&) {
-      status = status_run;
-      std::cerr << "minipipe: " << (ranks > 1 ? "rank " + std::to_string(rank) + ": " : "")
-                << "out of memory; lower the number of microbatches, layers or stages, or the sizes of the model" << std::endl;
-      if (ranks > 1) minipipe::core::abort_job(status);
     } catch (const std::exception& error) {
       status = dynamic_cast<const minipipe::InputError*>(&error) != nullptr ? status_input : status_run;
       if (dynamic_cast<const minipipe::core::Agreed*>(&error) != nullptr) {
@@ -123,7 +118,8 @@ int main(int argc, char** argv) {
         if (rank == 0) std::cerr << "minipipe: " << error.what() << std::endl;
       } else {
         // This rank alone failed; the others wait for messages it will not send.
-        std::cerr << "minipipe: " << (ranks > 1 ? "rank " + std::to_string(rank) + ": " : "") << error.what() << std::endl;
+        std::cerr << "minipipe: " << (ranks > 1 ? "rank " + std::to_string(rank) + ": " : "")
+                  << minipipe::core::error_text(error) << std::endl;
         if (ranks > 1) minipipe::core::abort_job(status);
       }
     }

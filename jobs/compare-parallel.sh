@@ -33,7 +33,7 @@ mkdir -p "$out"
 run() {
   local name=$1 updates=$2 seed=$3 folder=$out/$1-$2-seed$3
   shift 3
-  if [ ! -f "$folder/summary.json" ]; then
+  if ! is_done "$folder"; then
     say "$name, $updates updates, seed $seed"
     rm -rf "${folder:?}"
     mpirun_minipipe 4 train "$deck" run.name="$name" run.seed="$seed" run.steps="$updates" \

@@ -28,13 +28,13 @@ card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -1)
 [ -n "$card" ] || die "no GPU: nvidia-smi finds none here"
 cards=$(nvidia-smi -L | wc -l)
 mkdir -p "$out"
-rm -rf "${out:?}"/runs "$out"/bench-*.json
+rm -rf "${out:?}"/runs "$out"/bench-*.json "$out"/gpu*.log
 say "$cards x $card"
 export PATH=$PATH:/usr/local/cuda/bin
 for preset in release cuda; do
   [ -x "build/$preset/minipipe" ] && continue
   say "building preset $preset"
-  [ -f "$cache/setup.env" ] && grep -q KOKKOS_CUDA "$cache/setup.env" || jobs/setup.sh --no-data --cuda
+  grep -q KOKKOS_CUDA=/ "$cache/setup.env" 2> /dev/null || jobs/setup.sh --no-data --cuda
   load_setup
   configure_and_build "$preset" minipipe > "$out/build-$preset.log" 2>&1 || die "preset $preset was not built, see $out/build-$preset.log"
 done

@@ -4,7 +4,7 @@
 #   jobs/setup.sh [--cuda] [--slurm] [--no-data]
 # --slurm adds a Slurm to test the batch scripts with; where it cannot be had, setting up goes on and that test is skipped.
 # Environment: MINIPIPE_CACHE (where dependencies built from source go), MINIPIPE_JOBS (parallel compile jobs),
-# MINIPIPE_CUDA_ARCH (default sm_80),
+# MINIPIPE_CUDA_ARCH (default: that of the last time, else sm_80),
 # Kokkos_ROOT (an installed Kokkos and Kokkos Kernels to use instead of building them).
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
@@ -68,6 +68,11 @@ if [ ${#extra[@]} -gt 0 ]; then
 fi
 
 mkdir -p "$cache"
+# Two at a time would build into the same folders.
+exec 9> "$cache/setup.lock"
+flock -n 9 || { say "waiting for another jobs/setup.sh"; flock 9 || true; }
+# shellcheck disable=SC1091
+[ -n "${MINIPIPE_CUDA_ARCH:-}" ] || [ ! -f "$cache/setup.env" ] || MINIPIPE_CUDA_ARCH=$(. "$cache/setup.env" && printf %s "$MINIPIPE_CUDA_ARCH")
 if [ -n "${Kokkos_ROOT:-}" ] && [ "$cuda" = no ]; then
   say "using the Kokkos in Kokkos_ROOT=$Kokkos_ROOT"
   host=$Kokkos_ROOT
@@ -78,17 +83,19 @@ elif [ -n "$(apt-cache policy libkokkos-dev 2> /dev/null | sed -n 's/.*Candidate
 else
   host=$(build_kokkos host | tail -1)
 fi
-device=
 if [ "$cuda" = yes ]; then
   nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2> /dev/null || true)
   [ -n "$nvcc" ] || die "--cuda: nvcc was not found on PATH nor in /usr/local/cuda/bin; install the CUDA toolkit or add its bin folder to PATH"
   PATH=$(dirname "$nvcc"):$PATH
   export PATH
   device=$(build_kokkos cuda | tail -1)
+else
+  device=$(kokkos_prefix cuda)
+  [ -f "$device/complete" ] || device=
 fi
 {
   printf 'export MINIPIPE_KOKKOS_HOST=%q\n' "$host"
-  printf 'export MINIPIPE_KOKKOS_CUDA=%q\n' "${device:-$(ls -d "$cache"/kokkos-3.4.1-cuda-*/complete 2> /dev/null | tail -1 | xargs -r dirname)}"
+  printf 'export MINIPIPE_KOKKOS_CUDA=%q\n' "$device"
   printf 'export MINIPIPE_CUDA_ARCH=%q\n' "${MINIPIPE_CUDA_ARCH:-sm_80}"
 } > "$cache/setup.env.tmp"
 mv "$cache/setup.env.tmp" "$cache/setup.env"

@@ -59,7 +59,7 @@ run_case() { # CASE RANKS FOLDER
   if [ -f "$3/settings.txt" ] && settings "$1" | cmp -s - "$3/settings.txt"; then resume=(run.resume=latest); fi
   settings "$1" > "$3/settings.txt" || return 3
   if [ "$2" = 1 ]; then
-    # Without a launcher: that of Open MPI lingers half a minute when a case fails (see common.sh for why).
+    # Without a launcher, which would take longer than a small case.
     launch_command=(env OMP_NUM_THREADS=1 OMP_PROC_BIND=false OMPI_MCA_ess_singleton_isolated=1 "$minipipe")
   else
     mpirun_command "$2"

@@ -6,6 +6,7 @@ usage: table.py schedules OUT                                  (made by jobs/com
        table.py profile OUT                                    (made by jobs/validate-profile.sh)
 """
 import argparse
+import itertools
 import json
 import pathlib
 import re
@@ -75,8 +76,9 @@ class Emulated:
     def copies(self):
         """Weights kept per parameter, most over the stages (PipeMare: weights, a velocity, corrected weights)."""
         text = (self.folder / "check.txt").read_text()
-        text = text[re.search(r"^ *stage +parameters", text, re.MULTILINE).end():]
-        rows = [line.split() for line in text.splitlines() if re.match(r" *\d+ ", line)]
+        text = text[re.search(r"^ *stage +parameters.*\n", text, re.MULTILINE).end():]
+        lines = itertools.takewhile(lambda line: re.match(r" *\d+ ", line), text.splitlines())  # the table of traffic follows
+        rows = [line.split() for line in lines]
         return max(1 + int(row[4]) / int(row[1]) for row in rows)
 
 

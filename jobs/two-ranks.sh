@@ -19,6 +19,7 @@ cd "$root"
 need_program
 [ -f data/sample/train.h5 ] || jobs/prepare-sample.sh
 mkdir -p "$out"
+rm -rf "${out:?}"/{one,1f1b,paci}-[0-9]* # the table has all rounds that are there
 
 run() { # NAME SCHEDULE M LAUNCHER...
   local name=$1 schedule=$2 m=$3

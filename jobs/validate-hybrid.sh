@@ -22,8 +22,13 @@ cd "$root"
 need_program
 
 mkdir -p "$out"
+rm -rf "${out:?}"/{real,emulated}-[0-9]* # the table has all that are there
 fail() { die "$1 failed: see $2"; }
-from_json() { /usr/bin/python3 jobs/table_hybrid.py --overrides "$@"; }  # deck overrides in the last line of a file
+from_json() { # ARRAY KIND FILE...: puts the deck overrides in the last line of a file into the array
+  local lines
+  lines=$(/usr/bin/python3 jobs/table_hybrid.py --overrides "${@:2}") || die "$3 has no overrides in its last line"
+  mapfile -t "$1" <<< "$lines"
+}
 overrides+=(output.evaluation_interval=0 checkpoint.interval=0 output.progress=none "run.steps=$steps")
 say "profile of $deck on $ranks ranks"
 mpirun_minipipe "$ranks" profile "$deck" "${overrides[@]}" "train.microbatches=$((2 * ranks))" --out "$out/profile.h5" \
@@ -38,14 +43,14 @@ run_case() { # CASE N FOLDER OVERRIDE...
   mkdir -p "$folder"
   "$minipipe" simulate "$deck" "$@" --stages "$n" --profile "$out/profile.h5" > "$folder.simulated.txt" 2>&1 ||
     fail simulate "$folder.simulated.txt"
-  [ "$case" = real ] || mapfile -t sleeping < <(from_json stages "$folder.simulated.txt")
+  [ "$case" = real ] || from_json sleeping stages "$folder.simulated.txt"
   mpirun_minipipe "$n" train "$deck" "$@" "${sleeping[@]}" "output.directory=$folder" > "$folder.txt" 2>&1 ||
     fail train "$folder.txt"
   mv "$folder.simulated.txt" "$folder/simulated.txt"
   rm -rf "${folder:?}/checkpoints"
 }
 
-case=real
+case=real uniform=() tuned=()
 for n in "$ranks" $emulated; do
   folder=$out/$case-$n
   mkdir -p "$folder"
@@ -53,8 +58,8 @@ for n in "$ranks" $emulated; do
   say "$case, $n ranks: tuning for $time s"
   "$minipipe" tune "$deck" "${mine[@]}" --profile "$out/profile.h5" --devices "$n" --time "$time" --out "$folder/plan.csv" \
     > "$folder/tune.txt" 2>&1 || fail tune "$folder/tune.txt"
-  mapfile -t uniform < <(from_json uniform "$folder/tune.txt" "$n")
-  mapfile -t tuned < <(from_json plan "$folder/tune.txt" "$folder/plan.csv")
+  from_json uniform uniform "$folder/tune.txt" "$n"
+  from_json tuned plan "$folder/tune.txt" "$folder/plan.csv"
   say "$case, $n ranks: 1f1b with equal numbers of layers, $steps updates"
   run_case "$case" "$n" "$folder/uniform" "${mine[@]}" "${uniform[@]}"
   say "$case, $n ranks: tuned plan, $steps updates"

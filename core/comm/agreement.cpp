@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 
+#include "core/comm/error_text.hpp"
 #include "core/comm/mpi_error.hpp"
 #include "schedules/error.hpp"
 
@@ -33,7 +34,7 @@ Failure describe(const std::exception_ptr& exception) {
   } catch (const InputError& error) {
     return {1, error.what()};
   } catch (const std::exception& error) {
-    return {0, error.what()};
+    return {0, error_text(error)};
   } catch (...) {
     return {0, "unknown failure"};
   }

@@ -14,15 +14,17 @@ NcclEdge::NcclEdge(EdgeEnd end, Role role, int slots)
       role_(role),
       stream_("NCCL edge with rank " + std::to_string(end.peer) + ", tag " + std::to_string(end.tag), slots) {}
 
+void NcclEdge::make_name() {
+  if (role_ == Role::sender) name_ = stream_.make_id();
+}
+
 void NcclEdge::join(MPI_Comm comm) {
-  ncclUniqueId id{};
   if (role_ == Role::sender) {
-    id = stream_.make_id();
-    check(MPI_Send(&id, sizeof id, MPI_BYTE, end_.peer, end_.tag, comm), "MPI_Send of an edge's name");
+    check(MPI_Send(&name_, sizeof name_, MPI_BYTE, end_.peer, end_.tag, comm), "MPI_Send of an edge's name");
   } else {
-    check(MPI_Recv(&id, sizeof id, MPI_BYTE, end_.peer, end_.tag, comm, MPI_STATUS_IGNORE), "MPI_Recv of an edge's name");
+    check(MPI_Recv(&name_, sizeof name_, MPI_BYTE, end_.peer, end_.tag, comm, MPI_STATUS_IGNORE), "MPI_Recv of an edge's name");
   }
-  stream_.connect(id, 2, role_ == Role::sender ? 0 : 1);
+  stream_.connect(name_, 2, role_ == Role::sender ? 0 : 1);
   const Kokkos::View<float*, Kokkos::DefaultExecutionSpace::memory_space> number("minipipe::comm::first_message", 1);
   start(0, number.data(), 1);
   stream_.wait("the first message");

@@ -20,6 +20,8 @@ class NcclEdge {
 
   const EdgeEnd& end() const { return end_; }
 
+  // Before join: what the sender gives to the receiver. Not collective. Throws RunError if the library fails.
+  void make_name();
   // Connects with the peer, which must do the same, and passes one number to set up what NCCL makes at the first message.
   // Waits. Throws RunError if the library fails.
   void join(MPI_Comm comm);
@@ -33,6 +35,7 @@ class NcclEdge {
   EdgeEnd end_;
   Role role_;
   NcclStream stream_;
+  ncclUniqueId name_{};
 };
 
 }  // namespace minipipe::core

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/comm/agreement.hpp"
 #include "core/comm/nccl_edge.hpp"
 
 namespace minipipe::core {
@@ -58,6 +59,10 @@ class NcclTransport : public Transport {
   }
 
   void join() override {
+    // All names before the first connection: the peers of a rank that cannot make one would wait for it.
+    agree(comm_, [&] {
+      for (const auto& edge : edges_) edge->make_name();
+    });
     std::vector<EdgeEnd> ends;
     for (const auto& edge : edges_) ends.push_back(edge->end());
     for (const EdgeEnd& end : joining_order(ends)) {

@@ -32,7 +32,7 @@ class Transport {
   virtual std::unique_ptr<schedules::SendChannel> sender(EdgeEnd end, const MessageBuffers& buffers,
                                                          std::int64_t& sent_bytes) = 0;
   virtual std::unique_ptr<schedules::ReceiveChannel> receiver(EdgeEnd end, const MessageBuffers& buffers) = 0;
-  // Once, after all ends were made and before the first message. Collective over all ranks that have ends.
+  // Once, after all ends were made and before the first message. Collective over all ranks.
   virtual void join() {}
 };
 

@@ -105,6 +105,8 @@ class KokkosStage::Implementation {
   std::vector<TensorSquares> read_squares(double scale);
   // Range p of the optimizer is tensor p, and whole: the update can do more in its pass.
   bool ranges_are_tensors() const;
+  // The optimizer's pass writes newest_copies(), too. An exchange has other copies to keep.
+  bool step_writes_copies() const { return exchange == nullptr && ranges_are_tensors(); }
   double clip_factor(const std::vector<TensorSquares>& mine);
   void clear_gradients();
   // Of a window's gradients. `with_squares`: it writes `squares`, too.

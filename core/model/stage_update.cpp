@@ -70,7 +70,7 @@ void KokkosStage::Implementation::optimizer_step(double rate, std::int64_t step,
   const OptimizerLayout& by = store.optimizer();
   UpdateExtras<float> extras;
   if (with_squares) extras = {squares, sum_workspace};
-  if (exchange == nullptr && ranges_are_tensors()) extras.copies = newest_copies();
+  if (step_writes_copies()) extras.copies = newest_copies();
   const bool nesterov = options.optimizer == OptimizerKind::nadam;
   update_with_extras<float>(space, nesterov, store.parameters(), store.first_moment(), store.second_moment(), store.gradients(),
                             by.ranges, options.adamw, rate, step, factor, extras);
@@ -100,7 +100,7 @@ void KokkosStage::Implementation::update(std::int64_t update, double rate) {
   if (one_pass) record.squares = read_squares(scale);
   squares_taken.push_back(std::move(record));
   versions.after_update(update);
-  if (exchange == nullptr && ranges_are_tensors()) newest_copied();
+  if (step_writes_copies()) newest_copied();
   if (exchange != nullptr) exchange->weights_changed(update);
   clear_gradients();
 }

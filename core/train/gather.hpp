@@ -78,22 +78,29 @@ std::vector<std::vector<T>> gather(MPI_Comm comm, const std::vector<T>& mine) {
   return result;
 }
 
-// Every rank's elements on all ranks, in the order of ranks; else as gather. `type` is of sizeof(T) bytes; who gathers often
-// makes it once.
+// Brings every rank's elements to all ranks, again and again: each rank has as many every time, so that the counts are
+// exchanged once and a call allocates nothing. Borrows the communicator.
 template <class T>
-std::vector<T> gather_everywhere(MPI_Comm comm, const std::vector<T>& mine, const ElementType& type) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  const GatherCounts sizes(comm, mine.size());
-  std::vector<T> all(sizes.all);
-  check(MPI_Allgatherv(mine.data(), static_cast<int>(mine.size()), type.get(), all.data(), sizes.counts.data(),
-                       sizes.offsets.data(), type.get(), comm),
-        "gathering results everywhere");
-  return all;
-}
+class GatherEverywhere {
+ public:
+  // Collective. RunError as for GatherCounts.
+  GatherEverywhere(MPI_Comm comm, std::size_t mine) : comm_(comm), sizes_(comm, mine), type_(sizeof(T)), all_(sizes_.all) {
+    static_assert(std::is_trivially_copyable_v<T>);
+  }
 
-template <class T>
-std::vector<T> gather_everywhere(MPI_Comm comm, const std::vector<T>& mine) {
-  return gather_everywhere(comm, mine, ElementType(sizeof(T)));
-}
+  // In the order of ranks; until the next call. Collective. `mine`: as many elements as the constructor was told.
+  const std::vector<T>& operator()(const std::vector<T>& mine) {
+    check(MPI_Allgatherv(mine.data(), static_cast<int>(mine.size()), type_.get(), all_.data(), sizes_.counts.data(),
+                         sizes_.offsets.data(), type_.get(), comm_),
+          "gathering results everywhere");
+    return all_;
+  }
+
+ private:
+  MPI_Comm comm_;
+  GatherCounts sizes_;
+  ElementType type_;
+  std::vector<T> all_;
+};
 
 }  // namespace minipipe::core

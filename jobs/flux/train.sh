@@ -21,8 +21,10 @@ shift $(($# > 0 ? 1 : 0))
 set -- ${MINIPIPE_ARGUMENTS:-} "$@"
 batch_prepare flux
 left=$(flux job timeleft 2> /dev/null || true)
+left=${left%%.*}
+case $left in *[!0-9]*) left= ;; esac # "infinity"
 status=0
-train_once "${left%%.*}" "${MINIPIPE_RANKS:-2}" "$deck" "$@" || status=$?
+train_once "$left" "${MINIPIPE_RANKS:-2}" "$deck" "$@" || status=$?
 if [ $status = 75 ]; then
   say "stopped early with a checkpoint: submitted again"
   # The parent instance has the queue; this job is an instance of its own. MINIPIPE_ARGUMENTS are among the arguments by now.

@@ -11,6 +11,10 @@
 #   MINIPIPE_MARGIN    seconds kept for the last checkpoint           (120)
 #   MINIPIPE_TIME      seconds for the program                        (what is left of the job, less the margin)
 
+# On SIGTERM Open MPI's mpirun waits so many seconds, sends the ranks SIGTERM, waits as long again and kills them. Its default of
+# 1 s is too short for a checkpoint. It waits so after any status but 0, too, which is why scripts at a terminal leave it alone.
+export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-15}
+
 batch_prepare() {
   if [ -n "${MINIPIPE_MACHINE:-}" ]; then
     [ -r "$MINIPIPE_MACHINE" ] || die "MINIPIPE_MACHINE=$MINIPIPE_MACHINE cannot be read; name a file such as jobs/machines/cpu-cluster.sh"

@@ -70,10 +70,6 @@ if [ "$(id -u)" = 0 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 
-# On Ctrl-C or SIGTERM Open MPI's mpirun waits so many seconds, sends the ranks SIGTERM, waits as long again and kills them. Its
-# default of 1 s is too short for a checkpoint.
-export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-15}
-
 # The environment jobs/setup.sh wrote: MINIPIPE_KOKKOS_HOST, MINIPIPE_KOKKOS_CUDA, MINIPIPE_CUDA_ARCH.
 load_setup() {
   [ -f "$cache/setup.env" ] || die "no $cache/setup.env: run jobs/setup.sh first"

@@ -18,7 +18,8 @@ fetch_kokkos_source() { # DESTINATION
     apt-get "${options[@]}" -qq source --download-only trilinos) || die "apt-get source trilinos failed: set Kokkos_ROOT and KokkosKernels_ROOT to an installed Kokkos (3.4 to 5.x) instead"
   local archive
   archive=$(ls "$work"/download/trilinos_*.orig.tar.*)
-  tar -xf "$archive" -C "$destination" --strip-components=2 --wildcards '*/packages/kokkos/*' '*/packages/kokkos-kernels/*'
+  tar -xf "$archive" -C "$destination" --strip-components=2 --wildcards '*/packages/kokkos/*' '*/packages/kokkos-kernels/*' ||
+    die "$archive cannot be unpacked: is it whole, and is there space in $destination?"
   rm -rf "$work"
 }
 
@@ -53,8 +54,8 @@ inline cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, int d
 HEADER
 }
 
-build_kokkos() { # VARIANT, prints the install prefix on the last line
-  local variant=$1 key prefix work
+kokkos_prefix() { # VARIANT; prints where build_kokkos installs it, whether it is there or not
+  local variant=$1 key
   key=$({
     kokkos_options "$variant"
     if [ "$variant" = cuda ]; then
@@ -63,7 +64,12 @@ build_kokkos() { # VARIANT, prints the install prefix on the last line
     fi
     c++ --version | head -1
   } | sha256sum | cut -c1-10)
-  prefix=$cache/kokkos-3.4.1-$variant-$key
+  printf '%s\n' "$cache/kokkos-3.4.1-$variant-$key"
+}
+
+build_kokkos() { # VARIANT, prints the install prefix on the last line
+  local variant=$1 prefix work
+  prefix=$(kokkos_prefix "$variant")
   if [ -f "$prefix/complete" ]; then
     printf '%s\n' "$prefix"
     return

@@ -32,13 +32,20 @@ TEST(Gather, brings_all_to_rank_0_by_rank) {
   for (std::size_t r = 0; r < all.size(); ++r) EXPECT_EQ(all[r], records_of(static_cast<int>(r)));
 }
 
-TEST(Gather, everywhere_in_the_order_of_ranks) {
+TEST(Gather, everywhere_in_the_order_of_ranks_and_again_into_the_same_memory) {
   const Communicator comm = Communicator::duplicate(MPI_COMM_WORLD);
   std::vector<Record> expected;
   for (int r = 0; r < comm.size(); ++r) {
     for (const Record& record : records_of(r)) expected.push_back(record);
   }
-  EXPECT_EQ(gather_everywhere(comm.get(), records_of(comm.rank())), expected);
+  std::vector<Record> mine = records_of(comm.rank());
+  GatherEverywhere<Record> gather_all(comm.get(), mine.size());
+  const Record* const first = gather_all(mine).data();
+  EXPECT_EQ(gather_all(mine), expected);
+  for (Record& record : mine) record.number += 7;
+  for (Record& record : expected) record.number += 7;
+  EXPECT_EQ(gather_all(mine), expected);
+  EXPECT_EQ(gather_all(mine).data(), first);
 }
 
 TEST(Gather, more_elements_than_mpi_counts_are_an_error_on_all_ranks) {

@@ -125,6 +125,19 @@ def test_checkpoints():
     assert "run.resume" not in text, "names a key that was not given"
 
 
+def test_model_too_large():
+    """One line with the remedy from the first rank that has no room, status 3 on all; nothing of Kokkos' own."""
+    limited = Path("limited.sh").resolve()
+    limited.write_text(f'#!/bin/sh\nulimit -v 4000000\nexec {support.MINIPIPE} "$@"\n')
+    limited.chmod(0o755)
+    changes = {"model.width": 8192, "model.layers": 8, "output.directory": "large"}  # the weights alone: 24 GiB
+    for ranks in (1, 2):
+        result = support.finish(support.Job(ranks, "train", "deck.toml", *support.overrides(changes), program=str(limited)), status=3)
+        told = [line for line in result.output.splitlines() if line]
+        assert len(told) == 1, result.output
+        support.assert_contains(told[0], "minipipe: out of memory: ", "GiB for minipipe::model::", "smaller model", "fsdp", "check DECK")
+
+
 def test_output():
     refused("output.directory = ", "deck.toml/out", "name a folder", changes={"output.directory": "deck.toml/out"})
     refused("output.directory = ", "/proc/out", "name a folder", changes={"output.directory": "/proc/out"})
@@ -152,4 +165,4 @@ def test_transport():
 
 if __name__ == "__main__":
     deck = [test_deck, test_all_at_once, test_command_line, test_stages, test_combinations]
-    support.main([*deck, test_tokens, test_checkpoints, test_output, test_transport])
+    support.main([*deck, test_tokens, test_checkpoints, test_model_too_large, test_output, test_transport])

@@ -83,19 +83,26 @@ inline void expect_near(const Numbers& actual, const Numbers& expected, double a
   }
 }
 
-// Central differences of a scalar function. Step 1e-5: truncation about 1e-10 f''', rounding about 1e-11 |f|.
-inline Numbers differences(Numbers at, const std::function<double(const Numbers&)>& function) {
+// Central differences of a scalar function, by entry 0, n, 2 n, ... Step 1e-5: truncation about 1e-10 f''', rounding about
+// 1e-11 |f|.
+inline Numbers differences(Numbers at, const std::function<double(const Numbers&)>& function, std::size_t n = 1) {
   constexpr double step = 1e-5;
-  Numbers result(at.size());
-  for (std::size_t i = 0; i < at.size(); ++i) {
+  Numbers result;
+  for (std::size_t i = 0; i < at.size(); i += n) {
     const double value = at[i];
     at[i] = value + step;
     const double above = function(at);
     at[i] = value - step;
     const double below = function(at);
     at[i] = value;
-    result[i] = (above - below) / (2 * step);
+    result.push_back((above - below) / (2 * step));
   }
+  return result;
+}
+
+inline Numbers every_nth(const Numbers& values, std::size_t n) {
+  Numbers result;
+  for (std::size_t i = 0; i < values.size(); i += n) result.push_back(values[i]);
   return result;
 }
 
