@@ -150,41 +150,6 @@ inline Pack<double> power_of_two(Pack<double> x) {
   for (int l = 0; l < pack_size<double>; ++l) x[l] = ::exp2(x[l]);
   return x;
 }
-
-// e^x for x <= 86, clamped to -86.6 from below. In contrast to power_of_two, the argument is reduced with more digits than a
-// float has, so that the relative error stays below 2e-7 for all x. Not a number stays not a number.
-inline Pack<float> exponential(Pack<float> x) {
-  using Bits = PackTypes<float>::Bits;
-  x = at_least(all<Pack<float>>(-86.6F), x);
-  const Pack<float> shifted = multiply_add(x, all<Pack<float>>(1.44269504F), all<Pack<float>>(exp2_rounder));
-  const Pack<float> n = shifted - exp2_rounder;
-  // 10 bits of ln 2: their product with n is exact.
-  const Pack<float> r = multiply_add(n, all<Pack<float>>(2.12194440e-4F), multiply_add(n, all<Pack<float>>(-0.693359375F), x));
-  Pack<float> p = multiply_add(all<Pack<float>>(0.0013843653723597527F), r, all<Pack<float>>(0.008374154567718506F));
-  p = multiply_add(p, r, all<Pack<float>>(0.04166800156235695F));
-  p = multiply_add(p, r, all<Pack<float>>(0.16666430234909058F));
-  p = multiply_add(p, r, all<Pack<float>>(0.4999999403953552F));
-  p = multiply_add(p, r, all<Pack<float>>(1.0F));
-  p = multiply_add(p, r, all<Pack<float>>(1.0F));
-  return (Pack<float>)((Bits)p + ((Bits)shifted << 23));
-}
-inline Pack<double> exponential(Pack<double> x) {
-  for (int l = 0; l < pack_size<double>; ++l) x[l] = ::exp(x[l]);
-  return x;
-}
-
-// e^x for x <= 0 as a term of a sum to which some lane adds 1; an operation shorter than exponential(). log2(e) is a plain
-// float here: the relative error is below 2e-7 + 2e-8 |x|, which grows far slower than the term itself becomes small.
-inline Pack<float> exponential_term(Pack<float> x) {
-  using Bits = PackTypes<float>::Bits;
-  const Pack<float> log2_e = all<Pack<float>>(1.44269504F);
-  x = at_least(all<Pack<float>>(-86.6F), x);
-  const Pack<float> shifted = multiply_add(x, log2_e, all<Pack<float>>(exp2_rounder));
-  const Pack<float> r = multiply_add(x, log2_e, exp2_rounder - shifted);
-  MINIPIPE_EXP2_FRACTION(Pack<float>, p, r);
-  return (Pack<float>)((Bits)p + ((Bits)shifted << 23));
-}
-inline Pack<double> exponential_term(Pack<double> x) { return exponential(x); }
 #undef MINIPIPE_EXP2_FRACTION
 
 // The largest lane, and the sum of the lanes: the upper half is added to the lower one until one is left.
