@@ -39,7 +39,7 @@ Compute<T> host_loss(const T* x, std::int64_t columns, std::int32_t target) {
     const std::int64_t end = end_of(first);
     V ahead = largest;
     const auto add_terms = [&](auto chunk_follows) {
-      each_few_packs<C>(first, end, [&](const auto& lanes, std::int64_t c, auto count) {
+      each_few_packs<C, packs_at_once>(first, end, [&](const auto& lanes, std::int64_t c, auto count) {
         V terms[count.value];
         each_of<count.value>([&](int k) {
           const T* const place = x + c + k * pack_size<C>;
@@ -72,7 +72,7 @@ Compute<T> host_gradient(T* x, std::int64_t columns, std::int32_t target, Comput
   // The target's entry p - 1 would cancel when the model is sure; it is minus the sum of the others.
   const V zero = {};
   V sum = zero;
-  each_few_packs<C>(0, columns, [&](const auto& lanes, std::int64_t c, auto count) {
+  each_few_packs<C, packs_at_once>(0, columns, [&](const auto& lanes, std::int64_t c, auto count) {
     V values[count.value];
     each_of<count.value>([&](int k) {
       const T* const place = x + c + k * pack_size<C>;
@@ -90,7 +90,7 @@ Compute<T> host_gradient(T* x, std::int64_t columns, std::int32_t target, Comput
   const C others = sum_of_lanes(sum);
   const C total = others + exponential(-below);
   const C factor = scale / total;
-  each_few_packs<C>(0, columns, [&](const auto& lanes, std::int64_t c, auto count) {
+  each_few_packs<C, packs_at_once>(0, columns, [&](const auto& lanes, std::int64_t c, auto count) {
     V values[count.value];
     each_of<count.value>([&](int k) { values[k] = lanes.load(x + c + k * pack_size<C>); });
     if constexpr (!exact_in_place<T>) {

@@ -14,13 +14,6 @@ inline constexpr int packs_at_once = 4;
 inline constexpr int packs_at_once = 1;
 #endif
 
-// operation(k) for all k < Count.
-template <int Count, class Operation>
-[[gnu::always_inline]] inline void each_of(const Operation& operation) {
-  MINIPIPE_UNROLL(8)
-  for (int k = 0; k < Count; ++k) operation(k);
-}
-
 // x[k] becomes e^x[k] for x[k] <= 86, clamped to -86.6 from below. In contrast to power_of_two, the argument is reduced with
 // more digits than a float has, so that the relative error stays below 2e-7 for all x. Not a number stays not a number.
 template <int Count>
@@ -98,16 +91,6 @@ inline Pack<float> exponential_term(Pack<float> x) {
   Pack<float> one[] = {x};
   exponential_terms(one);
   return one[0];
-}
-
-// body(lanes, i, count) for all first <= i < end: `count`, a constant, packs at a time from place i on, and one by one what is
-// left.
-template <class C, class Body>
-inline void each_few_packs(std::int64_t first, std::int64_t end, const Body& body) {
-  constexpr std::int64_t few = packs_at_once * pack_size<C>;
-  std::int64_t i = first;
-  for (; i + few <= end; i += few) body(WholePack{}, i, std::integral_constant<int, packs_at_once>{});
-  each_pack<C>(i, end, [&](const auto& lanes, std::int64_t place) { body(lanes, place, std::integral_constant<int, 1>{}); });
 }
 
 }  // namespace minipipe::core

@@ -337,6 +337,24 @@ inline void each_pack_in_parts(std::int64_t first, std::int64_t end, const Body&
       i, end, [&](const auto& lanes, std::int64_t place) { body(lanes, place, static_cast<int>((place - i) / pack_size<C>)); });
 }
 
+// operation(k) for all k < Count.
+template <int Count, class Operation>
+[[gnu::always_inline]] inline void each_of(const Operation& operation) {
+  MINIPIPE_UNROLL(8)
+  for (int k = 0; k < Count; ++k) operation(k);
+}
+
+// body(lanes, i, count) for all first <= i < end: `Count` packs at a time from place i on, and what is left one by one; `count`
+// is a constant.
+template <class C, int Count, class Body>
+inline void each_few_packs(std::int64_t first, std::int64_t end, const Body& body) {
+  std::int64_t i = first;
+  for (; i + Count * pack_size<C> <= end; i += Count * pack_size<C>) {
+    body(WholePack{}, i, std::integral_constant<int, Count>{});
+  }
+  each_pack<C>(i, end, [&](const auto& lanes, std::int64_t place) { body(lanes, place, std::integral_constant<int, 1>{}); });
+}
+
 // body(lanes, i) covers all i < count, independent of each other.
 template <class C, class Body>
 void for_packs(const std::string& label, const ExecutionSpace& space, std::int64_t count, const Body& body) {
@@ -380,14 +398,26 @@ void for_row_groups(const std::string& label, const ExecutionSpace& space, std::
 }
 
 // The same with as many rows as fill it: short rows are more at a time.
+inline constexpr std::int64_t short_row = 256;
 template <class Body>
 void for_row_groups(const std::string& label, const ExecutionSpace& space, std::int64_t rows, std::int64_t columns,
                     const Body& body) {
-  if (columns <= 256) {
+  if (columns <= short_row) {
     for_row_groups<16>(label, space, rows, body);
   } else {
     for_row_groups<4>(label, space, rows, body);
   }
+}
+
+// body(first, count) for blocks of rows, one for each thread. A row's result must not depend on where its block begins.
+template <class Body>
+void for_row_blocks(const std::string& label, const ExecutionSpace& space, std::int64_t rows, const Body& body) {
+  const std::int64_t threads = space.concurrency(), height = (rows + threads - 1) / threads;
+  if (rows == 0) return;
+  Kokkos::parallel_for(label, RowRange(space, 0, (rows + height - 1) / height), [=](std::int64_t block) {
+    const std::int64_t first = block * height;
+    body(first, first + height < rows ? height : rows - first);
+  });
 }
 
 // How far ahead a term below fetches its row: columns of a few packs change the page every few rows, which processors do not
