@@ -27,10 +27,10 @@ inline void exponentials(Pack<float> (&x)[Count]) {
   // 10 bits of ln 2: their product with n is exact.
   each_of<Count>([&](int k) { x[k] = multiply_add(n[k], all<V>(-0.693359375F), x[k]); });
   each_of<Count>([&](int k) { x[k] = multiply_add(n[k], all<V>(2.12194440e-4F), x[k]); });
+  each_of<Count>([&](int k) { p[k] = all<V>(0.0013843653723597527F); });
   const auto times_x_plus = [&](float coefficient) {
     each_of<Count>([&](int k) { p[k] = multiply_add(p[k], x[k], all<V>(coefficient)); });
   };
-  each_of<Count>([&](int k) { p[k] = all<V>(0.0013843653723597527F); });
   times_x_plus(0.008374154567718506F);
   times_x_plus(0.04166800156235695F);
   times_x_plus(0.16666430234909058F);
@@ -59,10 +59,10 @@ inline void exponential_terms(Pack<float> (&x)[Count]) {
   each_of<Count>([&](int k) { shifted[k] = multiply_add(x[k], log2_e, all<V>(exp2_rounder)); });
   each_of<Count>([&](int k) { p[k] = exp2_rounder - shifted[k]; });
   each_of<Count>([&](int k) { x[k] = multiply_add(x[k], log2_e, p[k]); });
+  each_of<Count>([&](int k) { p[k] = all<V>(0.00015353361959569156F); });
   const auto times_x_plus = [&](float coefficient) {
     each_of<Count>([&](int k) { p[k] = multiply_add(p[k], x[k], all<V>(coefficient)); });
   };
-  each_of<Count>([&](int k) { p[k] = all<V>(0.00015353361959569156F); });
   times_x_plus(0.0013398873852565885F);
   times_x_plus(0.00961843691766262F);
   times_x_plus(0.055503323674201965F);
