@@ -1,6 +1,6 @@
 #include "core/kernels/cross_entropy.hpp"
 
-#include "core/kernels/packs.hpp"
+#include "core/kernels/pack_exponentials.hpp"
 #include "core/kernels/shape.hpp"
 
 namespace minipipe::core {
@@ -31,24 +31,30 @@ template <class T>
 Compute<T> host_loss(const T* x, std::int64_t columns, std::int32_t target) {
   using C = Compute<T>;
   using V = Pack<C>;
-  constexpr std::int64_t chunk = 1024, fetched_ahead = 6 * chunk;
+  constexpr std::int64_t chunk = 1024, fetched_ahead = 4 * chunk;
   const auto end_of = [=](std::int64_t first) { return first + chunk < columns ? first + chunk : columns; };
   const V zero = {};
   V largest = largest_of<T>(V{} + lowest_value<C>, x, 0, end_of(0)), total = zero;
   for (std::int64_t first = 0; first < columns; first += chunk) {
     const std::int64_t end = end_of(first);
     V ahead = largest;
+    const auto add_terms = [&](auto chunk_follows) {
+      each_few_packs<C, packs_at_once>(first, end, [&](const auto& lanes, std::int64_t c, auto count) {
+        V terms[count.value];
+        each_of<count.value>([&](int k) {
+          const T* const place = x + c + k * pack_size<C>;
+          prefetch_near(place + fetched_ahead);
+          if constexpr (chunk_follows.value) ahead = at_least(ahead, load_pack(place + chunk));
+          terms[k] = lanes.load(place) - largest;
+        });
+        exponential_terms(terms);
+        each_of<count.value>([&](int k) { total += lanes.or_else(terms[k], zero); });
+      });
+    };
     if (end + chunk <= columns) {
-      each_pack<C>(first, end, [&](const auto&, std::int64_t c) {
-        prefetch(x + c + fetched_ahead);
-        ahead = at_least(ahead, load_pack(x + c + chunk));
-        total += exponential_term(load_pack(x + c) - largest);
-      });
+      add_terms(std::true_type{});
     } else {
-      each_pack<C>(first, end, [&](const auto& lanes, std::int64_t c) {
-        prefetch(x + c + fetched_ahead);
-        total += lanes.or_else(exponential_term(lanes.load(x + c) - largest), zero);
-      });
+      add_terms(std::false_type{});
       ahead = largest_of<T>(largest, x, end, end_of(end));
     }
     total *= exponential(largest - ahead);
@@ -62,31 +68,36 @@ template <class T>
 Compute<T> host_gradient(T* x, std::int64_t columns, std::int32_t target, Compute<T> scale) {
   using C = Compute<T>;
   using V = Pack<C>;
-  const V lowest = V{} + lowest_value<C>, zero = {};
-  V largest_lanes = lowest;
-  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
-    largest_lanes = at_least(largest_lanes, lanes.or_else(lanes.load(x + c), lowest));
-  });
-  const C largest = largest_lane(largest_lanes), below = largest - x[target];
+  const C largest = largest_lane(largest_of<T>(V{} + lowest_value<C>, x, 0, columns)), below = largest - x[target];
   // The target's entry p - 1 would cancel when the model is sure; it is minus the sum of the others.
+  const V zero = {};
   V sum = zero;
-  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
-    prefetch(x + c + columns);
-    V value = exponential(lanes.load(x + c) - largest);
-    if constexpr (exact_in_place<T>) lanes.store(x + c, value);
-    if (target - c < pack_size<C> && target >= c) value[target - c] = 0;
-    sum += lanes.or_else(value, zero);
+  each_few_packs<C, packs_at_once>(0, columns, [&](const auto& lanes, std::int64_t c, auto count) {
+    V values[count.value];
+    each_of<count.value>([&](int k) {
+      const T* const place = x + c + k * pack_size<C>;
+      prefetch(place + columns);
+      values[k] = lanes.load(place) - largest;
+    });
+    exponentials(values);
+    each_of<count.value>([&](int k) {
+      const std::int64_t first = c + k * pack_size<C>;
+      if constexpr (exact_in_place<T>) lanes.store(x + first, values[k]);
+      if (target - first < pack_size<C> && target >= first) values[k][target - first] = 0;
+      sum += lanes.or_else(values[k], zero);
+    });
   });
   const C others = sum_of_lanes(sum);
   const C total = others + exponential(-below);
   const C factor = scale / total;
-  each_pack<C>(0, columns, [&](const auto& lanes, std::int64_t c) {
-    const V value = lanes.load(x + c);
-    if constexpr (exact_in_place<T>) {
-      lanes.store(x + c, value * factor);
-    } else {
-      lanes.store(x + c, exponential(value - largest) * factor);
+  each_few_packs<C, packs_at_once>(0, columns, [&](const auto& lanes, std::int64_t c, auto count) {
+    V values[count.value];
+    each_of<count.value>([&](int k) { values[k] = lanes.load(x + c + k * pack_size<C>); });
+    if constexpr (!exact_in_place<T>) {
+      each_of<count.value>([&](int k) { values[k] -= largest; });
+      exponentials(values);
     }
+    each_of<count.value>([&](int k) { lanes.store(x + c + k * pack_size<C>, values[k] * factor); });
   });
   x[target] = -others * factor;
   return logarithm(total) + below;

@@ -7,11 +7,13 @@ namespace minipipe::core {
 
 namespace {
 
-// ---- host: `Rows` rows side by side, in packs -------------------------------------------------------------------------------
+// ---- host: rows in packs
+// ------------------------------------------------------------------------------------------------------
 
+// `Rows` short rows side by side.
 template <int Rows, class T>
-void host_forward(std::int64_t columns, T* y, const T* x, Compute<T>* mean, Compute<T>* rstd, const Compute<T>* gamma,
-                  const Compute<T>* beta, Compute<T> epsilon) {
+void host_forward_side_by_side(std::int64_t columns, T* y, const T* x, Compute<T>* mean, Compute<T>* rstd,
+                               const Compute<T>* gamma, const Compute<T>* beta, Compute<T> epsilon) {
   using C = Compute<T>;
   using V = Pack<C>;
   const auto n = static_cast<C>(columns);
@@ -45,6 +47,62 @@ void host_forward(std::int64_t columns, T* y, const T* x, Compute<T>* mean, Comp
   }
 }
 
+// Long rows one after the other. A row's mean must be known before its deviation, that before its output, and memory would wait
+// for either sum: so while a row is written, the squares of the next and the sum of the one after that are formed.
+template <class T>
+void host_forward_in_turn(std::int64_t rows, std::int64_t columns, T* out, const T* input, Compute<T>* mean, Compute<T>* rstd,
+                          const Compute<T>* gamma, const Compute<T>* beta, Compute<T> epsilon) {
+  using C = Compute<T>;
+  using V = Pack<C>;
+  constexpr int few = 2;  // packs at a time; each has sums of its own, so that additions wait for each other half as long
+  const auto n = static_cast<C>(columns);
+  // After the last row there is the last row once more, in vain.
+  const auto row_at = [=](std::int64_t row) { return input + (row < rows ? row : rows - 1) * columns; };
+  V sums[few] = {}, squares[few] = {};
+  C next_mean = 0;
+  const auto add_to_sum = [&](const auto& lanes, int k, const T* place) { sums[k] += lanes.load(place); };
+  const auto add_to_squares = [&](const auto& lanes, int k, const T* place) {
+    const V difference = lanes.or_else(lanes.load(place) - next_mean, V{});
+    squares[k] = multiply_add(difference, difference, squares[k]);
+  };
+  const auto take = [](V(&parts)[few]) {
+    const C total = sum_of_lanes(parts[0] + parts[1]);
+    parts[0] = parts[1] = V{};
+    return total;
+  };
+  each_few_packs<C, few>(0, columns, [&](const auto& lanes, std::int64_t c, auto count) {
+    each_of<count.value>([&](int k) { add_to_sum(lanes, k, row_at(0) + c + k * pack_size<C>); });
+  });
+  next_mean = take(sums) / n;
+  each_few_packs<C, few>(0, columns, [&](const auto& lanes, std::int64_t c, auto count) {
+    each_of<count.value>([&](int k) { add_to_squares(lanes, k, row_at(0) + c + k * pack_size<C>); });
+    each_of<count.value>([&](int k) { add_to_sum(lanes, k, row_at(1) + c + k * pack_size<C>); });
+  });
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const C m = next_mean, r = C(1) / square_root(take(squares) / n + epsilon);
+    next_mean = take(sums) / n;
+    const T *const x = row_at(row), *const next = row_at(row + 1), *const after_next = row_at(row + 2);
+    T* const y = out + row * columns;
+    each_few_packs<C, few>(0, columns, [&](const auto& lanes, std::int64_t c, auto count) {
+      V normal[count.value];
+      each_of<count.value>([&](int k) {
+        const T* const place = x + c + k * pack_size<C>;
+        prefetch_near(place + 3 * columns);
+        normal[k] = (lanes.load(place) - m) * r;
+      });
+      each_of<count.value>([&](int k) {
+        const std::int64_t i = c + k * pack_size<C>;
+        lanes.store(y + i, multiply_add(normal[k], lanes.load(gamma + i), lanes.load(beta + i)));
+      });
+      each_of<count.value>([&](int k) { add_to_squares(lanes, k, next + c + k * pack_size<C>); });
+      each_of<count.value>([&](int k) { add_to_sum(lanes, k, after_next + c + k * pack_size<C>); });
+    });
+    mean[row] = m;
+    rstd[row] = r;
+  }
+}
+
+// `Rows` rows side by side.
 template <int Rows, bool Accumulate, class T>
 void host_backward_input(std::int64_t columns, T* dx, const T* dy, const T* x, const Compute<T>* mean, const Compute<T>* rstd,
                          const Compute<T>* gamma) {
@@ -107,11 +165,18 @@ void layer_norm_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Compu
                     extent(gamma, 0) == columns && extent(beta, 0) == columns,
                 "layer_norm_forward");
   if constexpr (on_host) {
-    const auto run = [=](auto count, std::int64_t row) {
-      host_forward<count.value, T>(columns, row_pointer(out, row), row_pointer(input, row), mean.data() + row,
-                                   rstd.data() + row, gamma.data(), beta.data(), epsilon);
-    };
-    for_row_groups("minipipe::layer_norm::forward", space, rows, columns, run);
+    const char* const label = "minipipe::layer_norm::forward";
+    if (columns <= short_row) {
+      for_row_groups(label, space, rows, columns, [=](auto count, std::int64_t row) {
+        host_forward_side_by_side<count.value, T>(columns, row_pointer(out, row), row_pointer(input, row), mean.data() + row,
+                                                  rstd.data() + row, gamma.data(), beta.data(), epsilon);
+      });
+    } else {
+      for_row_blocks(label, space, rows, [=](std::int64_t first, std::int64_t count) {
+        host_forward_in_turn<T>(count, columns, row_pointer(out, first), row_pointer(input, first), mean.data() + first,
+                                rstd.data() + first, gamma.data(), beta.data(), epsilon);
+      });
+    }
     return;
   }
   for_rows(

@@ -150,41 +150,6 @@ inline Pack<double> power_of_two(Pack<double> x) {
   for (int l = 0; l < pack_size<double>; ++l) x[l] = ::exp2(x[l]);
   return x;
 }
-
-// e^x for x <= 86, clamped to -86.6 from below. In contrast to power_of_two, the argument is reduced with more digits than a
-// float has, so that the relative error stays below 2e-7 for all x. Not a number stays not a number.
-inline Pack<float> exponential(Pack<float> x) {
-  using Bits = PackTypes<float>::Bits;
-  x = at_least(all<Pack<float>>(-86.6F), x);
-  const Pack<float> shifted = multiply_add(x, all<Pack<float>>(1.44269504F), all<Pack<float>>(exp2_rounder));
-  const Pack<float> n = shifted - exp2_rounder;
-  // 10 bits of ln 2: their product with n is exact.
-  const Pack<float> r = multiply_add(n, all<Pack<float>>(2.12194440e-4F), multiply_add(n, all<Pack<float>>(-0.693359375F), x));
-  Pack<float> p = multiply_add(all<Pack<float>>(0.0013843653723597527F), r, all<Pack<float>>(0.008374154567718506F));
-  p = multiply_add(p, r, all<Pack<float>>(0.04166800156235695F));
-  p = multiply_add(p, r, all<Pack<float>>(0.16666430234909058F));
-  p = multiply_add(p, r, all<Pack<float>>(0.4999999403953552F));
-  p = multiply_add(p, r, all<Pack<float>>(1.0F));
-  p = multiply_add(p, r, all<Pack<float>>(1.0F));
-  return (Pack<float>)((Bits)p + ((Bits)shifted << 23));
-}
-inline Pack<double> exponential(Pack<double> x) {
-  for (int l = 0; l < pack_size<double>; ++l) x[l] = ::exp(x[l]);
-  return x;
-}
-
-// e^x for x <= 0 as a term of a sum to which some lane adds 1; an operation shorter than exponential(). log2(e) is a plain
-// float here: the relative error is below 2e-7 + 2e-8 |x|, which grows far slower than the term itself becomes small.
-inline Pack<float> exponential_term(Pack<float> x) {
-  using Bits = PackTypes<float>::Bits;
-  const Pack<float> log2_e = all<Pack<float>>(1.44269504F);
-  x = at_least(all<Pack<float>>(-86.6F), x);
-  const Pack<float> shifted = multiply_add(x, log2_e, all<Pack<float>>(exp2_rounder));
-  const Pack<float> r = multiply_add(x, log2_e, exp2_rounder - shifted);
-  MINIPIPE_EXP2_FRACTION(Pack<float>, p, r);
-  return (Pack<float>)((Bits)p + ((Bits)shifted << 23));
-}
-inline Pack<double> exponential_term(Pack<double> x) { return exponential(x); }
 #undef MINIPIPE_EXP2_FRACTION
 
 // The largest lane, and the sum of the lanes: the upper half is added to the lower one until one is left.
@@ -372,6 +337,24 @@ inline void each_pack_in_parts(std::int64_t first, std::int64_t end, const Body&
       i, end, [&](const auto& lanes, std::int64_t place) { body(lanes, place, static_cast<int>((place - i) / pack_size<C>)); });
 }
 
+// operation(k) for all k < Count.
+template <int Count, class Operation>
+[[gnu::always_inline]] inline void each_of(const Operation& operation) {
+  MINIPIPE_UNROLL(8)
+  for (int k = 0; k < Count; ++k) operation(k);
+}
+
+// body(lanes, i, count) for all first <= i < end: `Count` packs at a time from place i on, and what is left one by one; `count`
+// is a constant.
+template <class C, int Count, class Body>
+inline void each_few_packs(std::int64_t first, std::int64_t end, const Body& body) {
+  std::int64_t i = first;
+  for (; i + Count * pack_size<C> <= end; i += Count * pack_size<C>) {
+    body(WholePack{}, i, std::integral_constant<int, Count>{});
+  }
+  each_pack<C>(i, end, [&](const auto& lanes, std::int64_t place) { body(lanes, place, std::integral_constant<int, 1>{}); });
+}
+
 // body(lanes, i) covers all i < count, independent of each other.
 template <class C, class Body>
 void for_packs(const std::string& label, const ExecutionSpace& space, std::int64_t count, const Body& body) {
@@ -415,14 +398,26 @@ void for_row_groups(const std::string& label, const ExecutionSpace& space, std::
 }
 
 // The same with as many rows as fill it: short rows are more at a time.
+inline constexpr std::int64_t short_row = 256;
 template <class Body>
 void for_row_groups(const std::string& label, const ExecutionSpace& space, std::int64_t rows, std::int64_t columns,
                     const Body& body) {
-  if (columns <= 256) {
+  if (columns <= short_row) {
     for_row_groups<16>(label, space, rows, body);
   } else {
     for_row_groups<4>(label, space, rows, body);
   }
+}
+
+// body(first, count) for blocks of rows, one for each thread. A row's result must not depend on where its block begins.
+template <class Body>
+void for_row_blocks(const std::string& label, const ExecutionSpace& space, std::int64_t rows, const Body& body) {
+  const std::int64_t threads = space.concurrency(), height = (rows + threads - 1) / threads;
+  if (rows == 0) return;
+  Kokkos::parallel_for(label, RowRange(space, 0, (rows + height - 1) / height), [=](std::int64_t block) {
+    const std::int64_t first = block * height;
+    body(first, first + height < rows ? height : rows - first);
+  });
 }
 
 // How far ahead a term below fetches its row: columns of a few packs change the page every few rows, which processors do not

@@ -57,6 +57,39 @@ TYPED_TEST(CrossEntropy, LossAndGradientAgreeWithLoopAndDifferences) {
   }
 }
 
+// Rows longer than what the loss goes over at a time, with the largest logit near the end, near the beginning and anywhere.
+TYPED_TEST(CrossEntropy, LongRowsAgreeWithLoopWhereverTheirLargestLogitIs) {
+  using T = TypeParam;
+  for (const int columns : {1023, 1024, 2048, 2049, 5003}) {
+    const int rows = 3;
+    Numbers x = random_numbers(rows * columns, 1, -8, 8);
+    for (int c = 0; c < columns; ++c) {
+      const float rise = 40.0f * static_cast<float>(c) / static_cast<float>(columns);
+      x[c] = static_cast<float>(x[c]) + rise;
+      x[columns + c] = static_cast<float>(x[columns + c]) - rise;
+    }
+    const std::vector<std::int32_t> targets{columns - 1, 17, columns / 2};
+    const auto ids = integers(targets);
+    const Array<T> stored(x), losses(rows), only_losses(rows);
+    const Numbers logits = stored.get();
+    cross_entropy_loss<T>({}, only_losses.vector(), stored.matrix(rows, columns), ids);
+    cross_entropy_gradient<T>({}, losses.vector(), stored.matrix(rows, columns), ids, T(1));
+    Numbers expected(rows), gradient(logits.size());
+    for (int r = 0; r < rows; ++r) {
+      expected[r] = loss(logits, r, columns, targets[r]);
+      const double log_total = expected[r] + logits[r * columns + targets[r]];
+      for (int c = 0; c < columns; ++c) {
+        gradient[r * columns + c] = std::exp(logits[r * columns + c] - log_total) - (c == targets[r] ? 1 : 0);
+      }
+    }
+    // Differences up to 56 into the exponential, sums of columns/16 terms a lane, a logarithm.
+    const double tolerance = rounding<T> * (columns / 16 + 120);
+    expect_near(losses.get(), expected, tolerance);
+    expect_near(only_losses.get(), expected, tolerance);
+    expect_near(stored.get(), gradient, tolerance);
+  }
+}
+
 TYPED_TEST(CrossEntropy, LargeLogitsNeitherOverflowNorCancel) {
   using T = TypeParam;
   const auto targets = integers({0, 1});

@@ -83,6 +83,31 @@ TYPED_TEST(LayerNorm, LargeMeanDoesNotCancelTheVariance) {
   expect_near(out.get(), reference(1, 4, input.get(), one.get(), zero.get()), 8 * rounding<T>);
 }
 
+// Long rows are worked on one after the other, each at several stages: few rows, rows that are no whole packs, a large mean.
+TYPED_TEST(LayerNorm, LongRowsAgreeWithLoop) {
+  using T = TypeParam;
+  for (const auto& [rows, columns] : {std::array<int, 2>{1, 257}, {2, 768}, {3, 272}, {40, 300}}) {
+    for (const double offset : {0.0, 4096.0}) {
+      const std::size_t size = static_cast<std::size_t>(rows) * columns;
+      const Array<T> input(random_numbers(size, 1, offset - 2, offset + 3));
+      const Numbers x = input.get(), gamma = random_numbers(columns, 2, 0.5, 1.5), beta = random_numbers(columns, 3);
+      const Array<T> g(gamma), b(beta), out(size), mean(rows), rstd(rows);
+      layer_norm_forward<T>({}, out.matrix(rows, columns), mean.vector(), rstd.vector(), input.matrix(rows, columns),
+                            g.vector(), b.vector(), T(epsilon));
+      // The mean is a sum of columns/16 terms a lane; the standard deviation is above 1 here.
+      const double tolerance = rounding<T> * (columns / 16 + 20) * (offset + 10);
+      expect_near(out.get(), reference(rows, columns, x, gamma, beta), tolerance);
+      for (int r = 0; r < rows; ++r) {
+        double average = 0, variance = 0;
+        for (int c = 0; c < columns; ++c) average += x[r * columns + c] / columns;
+        for (int c = 0; c < columns; ++c) variance += std::pow(x[r * columns + c] - average, 2) / columns;
+        EXPECT_NEAR(mean.get()[r], average, tolerance) << r;
+        EXPECT_NEAR(rstd.get()[r], 1 / std::sqrt(variance + epsilon), tolerance) << r;
+      }
+    }
+  }
+}
+
 // Rows are worked on in groups; which ones share a group must not matter. The counts leave some rows over.
 TYPED_TEST(LayerNorm, ARowDoesNotDependOnItsNeighbours) {
   using T = TypeParam;

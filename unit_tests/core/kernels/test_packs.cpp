@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "core/kernels/gelu.hpp"
-#include "core/kernels/packs.hpp"
+#include "core/kernels/pack_exponentials.hpp"
 #include "unit_tests/core/kernels/arrays.hpp"
 
 namespace minipipe::core::testing {
@@ -46,6 +46,22 @@ TEST(Packs, TermsOfASumOfExponentialsAreWithinTheirError) {
     ASSERT_LT(std::abs(error), 2e-7 - 2e-8 * x) << x;
   }
   expect_clamped_from_below([](Pack<float> x) { return exponential_term(x); });
+}
+
+TEST(Packs, ExponentialsOfSeveralPacksAreThoseOfOne) {
+  Pack<float> whole[4], terms[4];
+  for (int k = 0; k < 4; ++k) {
+    for (int l = 0; l < 16; ++l) whole[k][l] = terms[k][l] = -0.37f * static_cast<float>(16 * k + l);
+  }
+  exponentials(whole);
+  exponential_terms(terms);
+  for (int k = 0; k < 4; ++k) {
+    for (int l = 0; l < 16; ++l) {
+      const Pack<float> x = Pack<float>{} - 0.37f * static_cast<float>(16 * k + l);
+      EXPECT_EQ(whole[k][l], exponential(x)[l]) << k << " " << l;
+      EXPECT_EQ(terms[k][l], exponential_term(x)[l]) << k << " " << l;
+    }
+  }
 }
 
 // Every element once, in the part of its pack, at the end and in between.
