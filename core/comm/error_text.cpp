@@ -32,8 +32,7 @@ std::string error_text(const std::exception& error) {
   }
   return result +
          "; use a smaller model, smaller or fewer microbatches, train.recompute = \"block\", or more ranks (stages, or "
-         "replicas "
-         "with parallel.mode = \"fsdp\"); minipipe check DECK --stages N prints what each rank needs";
+         "replicas with parallel.mode = \"fsdp\"); minipipe check DECK --stages N prints what each rank needs";
 }
 
 }  // namespace minipipe::core

@@ -48,7 +48,7 @@ std::int64_t Watchdog::now_ns() {
 
 void Watchdog::watch() {
   std::unique_lock lock(mutex_);
-  for (;;) {
+  while (!done_) {
     const std::chrono::duration<double> interval(limit_s_ > 0 ? std::min(limit_s_ / 4, 1.0) : 1.0);
     wake_.wait_for(lock, interval);
     if (done_) {
