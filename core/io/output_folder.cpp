@@ -39,20 +39,12 @@ fs::path free_name(const fs::path& folder) {
 
 }  // namespace
 
-OutputFolder prepare_output_folder(const fs::path& folder, bool resume) {
-  OutputFolder output{folder, std::nullopt};
+std::unique_ptr<FolderLock> take_output_folder(const fs::path& folder) {
   if (folder.empty()) fail(folder, "the name is empty");
   make_folder(folder, folder);
+  auto lock = std::make_unique<FolderLock>(folder);
+  make_folder(OutputFolder{folder}.checkpoints(), folder);
   try {
-    if (!resume && has_results(output)) {
-      const fs::path target = free_name(folder);
-      fs::create_directory(target);
-      for (const fs::path& result : {output.trace(), output.summary(), output.timeline(), output.checkpoints()}) {
-        if (fs::exists(result)) fs::rename(result, target / result.filename());
-      }
-      output.moved_to = target;
-    }
-    make_folder(output.checkpoints(), folder);
     const fs::path probe = folder / ".minipipe-writable";
     write_text(probe, "");
     fs::remove(probe);
@@ -61,7 +53,24 @@ OutputFolder prepare_output_folder(const fs::path& folder, bool resume) {
   } catch (const RunError& error) {
     fail(folder, error.what());
   }
-  return output;
+  return lock;
+}
+
+std::optional<fs::path> clear_output_folder(const fs::path& folder) {
+  const OutputFolder output{folder};
+  std::optional<fs::path> moved_to;
+  try {
+    if (!has_results(output)) return moved_to;
+    moved_to = free_name(folder);
+    fs::create_directory(*moved_to);
+    for (const fs::path& result : {output.trace(), output.summary(), output.timeline(), output.checkpoints()}) {
+      if (fs::exists(result)) fs::rename(result, *moved_to / result.filename());
+    }
+  } catch (const fs::filesystem_error& error) {
+    fail(folder, error.what());
+  }
+  make_folder(output.checkpoints(), folder);
+  return moved_to;
 }
 
 }  // namespace minipipe::core
