@@ -68,20 +68,21 @@ def test_failed_start():
     before = contents("good")
     Path("bad.csv").write_text("no plan\n")
     foreign = support.checkpoint("good", 2)
-    for changes, status in (
-        ({"schedule.replay": "nowhere.h5"}, 2),
-        ({"schedule.replay": "bad.csv"}, 2),
-        ({"schedule.replay": "good/trace.h5", "run.steps": 9}, 2),
-        ({"train.microbatch_size": 20000000}, 3),
-        ({"data.train": "nowhere.h5"}, 2),
-        ({"run.resume": "nowhere.h5"}, 2),
-        ({"run.resume": "deck.toml"}, 2),
-        ({"run.resume": "copy/" + foreign.name, "model.width": 64}, 2),
+    for changes, status, told in (
+        ({"schedule.replay": "nowhere.h5"}, 2, 'schedule.replay = "nowhere.h5"'),
+        ({"schedule.replay": "bad.csv"}, 2, "bad.csv"),
+        ({"schedule.replay": "good/trace.h5", "run.steps": 9}, 2, "schedule.replay"),
+        ({"train.microbatch_size": 20000000}, 3, "allocat"),
+        ({"data.train": "nowhere.h5"}, 2, "nowhere.h5"),
+        ({"run.resume": "nowhere.h5"}, 2, 'run.resume = "nowhere.h5"'),
+        ({"run.resume": "deck.toml"}, 2, "deck.toml"),
+        ({"run.resume": "copy/" + foreign.name, "model.width": 64}, 2, "holds another model"),
     ):
         Path("copy").mkdir(exist_ok=True)
         (Path("copy") / foreign.name).write_bytes(foreign.read_bytes())
         failed = support.train(2, "good", {**GOOD, **changes}, status=status)
         assert "were moved" not in failed.output, failed.output
+        support.assert_contains(failed.output, told)
         assert contents("good") == before, f"{changes}: {sorted(contents('good'))}"
     # What the failed starts asked for is still there to go on from.
     support.assert_contains(support.train(2, "good", {**GOOD, "run.steps": 6, "run.resume": "latest"}).output, "4 updates done")
