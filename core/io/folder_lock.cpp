@@ -1,7 +1,6 @@
 #include "core/io/folder_lock.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <array>
@@ -29,8 +28,8 @@ int open_lock(const fs::path& file) {
 }
 
 // 0, or the reason.
-int try_lock(int fd) {
-  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+int try_lock(int fd, int (*lock)(int, int)) {
+  while (lock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EINTR) return errno;
   }
   return 0;
@@ -53,17 +52,17 @@ void sign(int fd) {
 
 }  // namespace
 
-FolderLock::FolderLock(const fs::path& folder) {
+FolderLock::FolderLock(const fs::path& folder, int (*lock)(int, int)) {
   const fs::path file = folder / ".lock";
   fd_ = open_lock(file);
   if (fd_ < 0) {
     throw InputError("output.directory = \"" + folder.string() + "\": cannot make " + file.string() + ": " +
                      std::strerror(errno) + "; name a folder that can be written to (output.directory=PATH)");
   }
-  int error = try_lock(fd_);
+  int error = try_lock(fd_, lock);
   for (int n = 1; n < tries && error == EWOULDBLOCK; ++n) {
     std::this_thread::sleep_for(between_tries);
-    error = try_lock(fd_);
+    error = try_lock(fd_, lock);
   }
   if (error == 0) {
     sign(fd_);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/file.h>
+
 #include <filesystem>
 #include <string>
 
@@ -13,7 +15,8 @@ class FolderLock {
  public:
   // One rank only. Tries for about a second, in which a run that is just ending may let go. InputError (naming
   // output.directory, the holder and the remedy) if another run has the folder, or if the file cannot be made.
-  explicit FolderLock(const std::filesystem::path& folder);
+  // `lock` is flock(2), or a test's stand-in for a file system without it.
+  explicit FolderLock(const std::filesystem::path& folder, int (*lock)(int, int) = ::flock);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

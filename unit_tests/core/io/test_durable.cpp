@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "core/io/durable.hpp"
 #include "core/io/output_folder.hpp"
 #include "schedules/error.hpp"
@@ -86,6 +88,16 @@ TEST_F(OutputFolderTest, OnlyOneRunHasIt) {
   first.reset();
   EXPECT_EQ(read_all(folder_ / ".lock"), "");
   EXPECT_NO_THROW(take_output_folder(folder_));
+}
+
+TEST_F(OutputFolderTest, WithoutLocksInTheFileSystemARunIsWarnedAndGoesOn) {
+  const auto none = [](int, int) {
+    errno = ENOSYS;
+    return -1;
+  };
+  const FolderLock first(folder_, none), second(folder_, none);
+  EXPECT_THAT(second.warning(), HasSubstr("cannot lock files (Function not implemented)"));
+  EXPECT_THAT(second.warning(), HasSubstr(folder_.string()));
 }
 
 TEST_F(OutputFolderTest, ALockFileLeftBehindBarsNobody) {
