@@ -1,32 +1,16 @@
 // minipipe bench: kernels and a training step as shares of the machine's own rates.
 #include "core/bench/bench.hpp"
 
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 
 #include "app/session.hpp"
 #include "core/comm/agreement.hpp"
 #include "core/deck/rules.hpp"
+#include "core/io/output_option.hpp"
 #include "minipipe_version.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::app {
-
-namespace {
-
-// Found out before the measuring, not after it.
-void check_writable(const std::string& file, const std::string& option) {
-  if (file.empty()) return;
-  std::error_code ignored;
-  const bool there = std::filesystem::exists(file, ignored);
-  if (!std::ofstream(file, std::ios::app)) {
-    throw InputError(option + " " + file + ": cannot be written; give a path in an existing, writable folder");
-  }
-  if (!there) std::filesystem::remove(file, ignored);
-}
-
-}  // namespace
 
 int bench(const Command& command) {
   int ranks = 1;
@@ -46,8 +30,8 @@ int bench(const Command& command) {
     }
     core::check_rules(deck, ranks);
     core::check_repeat(command.repeat);
-    check_writable(command.bench_json, "--json");
-    check_writable(command.bench_out, "--out");
+    if (!command.bench_json.empty()) core::check_output("--json", command.bench_json);
+    if (!command.bench_out.empty()) core::check_output("--out", command.bench_out);
   });
   core::BenchReport report =
       core::run_bench(deck, command.repeat, [](const std::string& what) { std::cerr << "measuring: " << what << std::endl; });
@@ -55,9 +39,7 @@ int bench(const Command& command) {
   report.git_hash = MINIPIPE_GIT_HASH;
   const std::string json = core::bench_json(report);
   if (!command.bench_out.empty()) core::write_bench(command.bench_out, report);
-  if (!command.bench_json.empty() && !(std::ofstream(command.bench_json) << json << std::endl)) {
-    throw RunError("--json " + command.bench_json + ": cannot be written; is the disk full?");
-  }
+  if (!command.bench_json.empty()) core::write_output("--json", command.bench_json, json + "\n");
   std::cout << core::bench_table(report) << json << std::endl;
   return 0;
 }

@@ -1,13 +1,14 @@
 // minipipe check and minipipe simulate: what can be known without training.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
+#include <sstream>
 
 #include "app/session.hpp"
 #include "core/comm/agreement.hpp"
 #include "core/deck/rules.hpp"
 #include "core/io/chrome_trace.hpp"
+#include "core/io/output_option.hpp"
 #include "core/profile/machine.hpp"
 #include "core/profile/profile_file.hpp"
 #include "core/profile/use_profile.hpp"
@@ -246,19 +247,22 @@ int check(const Command& command) {
 int simulate(const Command& command) {
   if (!command.tune.profile.empty()) return simulate_profile(command);
   const Subject subject = load(command);
+  core::agree(MPI_COMM_WORLD, [&] {
+    if (!command.export_file.empty()) core::check_output("--export", command.export_file);
+    if (!command.timeline.empty()) core::check_output("--timeline", command.timeline);
+  });
   if (!subject.speaks) return 0;
   const auto result = core::preflight(subject.deck, subject.stages, command.updates, subject.costs);
   const auto bytes = core::planned_peak_bytes(subject.deck, subject.stages);
   print_schedule(subject, result);
   const auto steady = print_prediction(subject, bytes);
   if (!command.export_file.empty()) {
-    std::ofstream stream(command.export_file);
-    schedules::write_csv(stream, result.simulation.log.plan());
-    stream.close();
-    if (!stream)
-      throw InputError("--export " + command.export_file + ": cannot be written; give a path in an existing, writable folder");
+    std::ostringstream csv;
+    schedules::write_csv(csv, result.simulation.log.plan());
+    core::write_output("--export", command.export_file, csv.str());
   }
-  if (!command.timeline.empty()) core::write_chrome_trace(command.timeline, result.simulation.log);
+  if (!command.timeline.empty())
+    core::write_output("--timeline", command.timeline, core::chrome_trace(result.simulation.log, nullptr));
   const double speed = simulator_speed(result);
   const int status = verdict(result);
   print_json(subject, result, steady, bytes, speed);

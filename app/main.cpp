@@ -1,8 +1,13 @@
 #include <mpi.h>
+#include <unistd.h>
 
 #include <Kokkos_Core.hpp>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
+#include <string>
 
 #include "app/command.hpp"
 #include "app/launcher.hpp"
@@ -84,6 +89,28 @@ void set_defaults_of_cuda(const Command& command) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", keep);
 }
 
+// Why standard output did not get all that was printed; empty if it did. Of a failure before the last flush the reason is gone:
+// one more byte asks for it. A network file system may only tell when a file is closed, a duplicate too.
+std::string reason_of_lost_output() {
+  const bool lost_before = !std::cout.flush() || std::ferror(stdout) != 0;
+  if (std::fflush(stdout) != 0) return std::strerror(errno);
+  if (lost_before) return std::putchar('\n') == EOF || std::fflush(stdout) != 0 ? std::strerror(errno) : "a write failed";
+  const int duplicate = dup(STDOUT_FILENO);
+  return duplicate >= 0 && close(duplicate) != 0 ? std::strerror(errno) : "";
+}
+
+// Results that were printed into a full disk are a failure of the run, on all ranks. Collective.
+int status_with_output(int status, bool name_rank, int rank) {
+  const std::string reason = reason_of_lost_output();
+  int lost = reason.empty() ? 0 : 1;
+  if (lost != 0) {
+    std::cerr << "minipipe: " << (name_rank ? "rank " + std::to_string(rank) + ": " : "") << "standard output: " << reason
+              << "; what was printed is not whole: make room, or send it elsewhere" << std::endl;
+  }
+  MPI_Allreduce(MPI_IN_PLACE, &lost, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  return status == 0 && lost != 0 ? status_run : status;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -125,6 +152,7 @@ int main(int argc, char** argv) {
     }
     if (computes) Kokkos::finalize();
   }
+  status = status_with_output(status, ranks > 1, rank);
   MPI_Finalize();
   return status;
 }

@@ -7,6 +7,7 @@
 #include "app/token_source.hpp"
 #include "core/comm/agreement.hpp"
 #include "core/deck/rules.hpp"
+#include "core/io/output_option.hpp"
 #include "core/profile/measure.hpp"
 #include "core/profile/profile_file.hpp"
 #include "core/train/run_watchdog.hpp"
@@ -85,8 +86,10 @@ int profile(const Command& command, core::Watchdog& watchdog) {
     }
     core::check_rules(deck, ranks);
     sources = open_sources(deck, false);
+    if (rank != 0) return;
     std::error_code ignored;
-    if (rank == 0 && command.profile_out.empty()) std::filesystem::create_directories(deck.output.directory, ignored);
+    if (command.profile_out.empty()) std::filesystem::create_directories(deck.output.directory, ignored);
+    core::check_output(command.profile_out.empty() ? "output.directory: profile" : "--out", file);
   });
   core::Profile result = core::measure_profile(deck, *sources.train, MPI_COMM_WORLD, [&] { watchdog.beat(); });
   result.version = MINIPIPE_VERSION;

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "app/profile_costs.hpp"
 #include "app/session.hpp"
@@ -15,6 +15,7 @@
 #include "core/comm/stop_signal.hpp"
 #include "core/deck/parse.hpp"
 #include "core/deck/rules.hpp"
+#include "core/io/output_option.hpp"
 #include "core/model/partition.hpp"
 #include "core/profile/machine.hpp"
 #include "core/profile/profile_file.hpp"
@@ -157,10 +158,9 @@ int tune_paci(const Subject& subject, const TuneCommand& tune) {
 }
 
 void write_plan(const std::string& path, const core::PlanHeader& header, const schedules::Plan& order) {
-  std::ofstream stream(path);
-  core::write_plan_file(stream, header, order);
-  stream.close();
-  if (!stream) throw InputError("--out " + path + ": cannot be written; give a path in an existing, writable folder");
+  std::ostringstream csv;
+  core::write_plan_file(csv, header, order);
+  core::write_output("--out", path, csv.str());
 }
 
 // Under a cap, a quarter of the search is spent without it, to tell what the cap costs.
@@ -251,7 +251,10 @@ int tune(const Command& command) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   Subject subject;
-  core::agree(MPI_COMM_WORLD, [&] { subject = load(command.tune, command); });
+  core::agree(MPI_COMM_WORLD, [&] {
+    subject = load(command.tune, command);
+    if (!command.tune.out.empty()) core::check_output("--out", command.tune.out);
+  });
   if (rank != 0) return 0;
   const bool paci = command.tune.schedule == "paci";
   if (!paci && command.tune.schedule != "plan") {

@@ -6,11 +6,15 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "data/file_descriptor.hpp"
 
 namespace minipipe::data {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr hsize_t chunk_tokens = 1 << 17;
 
@@ -31,6 +35,15 @@ void write_text(hid_t file, const char* name, const std::string& value) {
   write_attribute(file, name, type.id(), value.c_str(), type.id());
 }
 
+// The file that a symbolic link leads to, so that the link is not replaced.
+std::string followed(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_symlink(path, error)) return path;
+  // One link by hand, because of one that leads to no file yet weakly_canonical would make nothing.
+  const fs::path target = fs::weakly_canonical(fs::path(path).parent_path() / fs::read_symlink(path, error), error);
+  return error ? path : target.string();
+}
+
 [[noreturn]] void fail(const std::string& path, const std::string& doing, int error) {
   throw RunError("cannot write '" + path + "': " + doing + " failed" +
                  (error != 0 ? " (" + std::string(std::strerror(error)) + ")" : "") +
@@ -40,7 +53,11 @@ void write_text(hid_t file, const char* name, const std::string& value) {
 }  // namespace
 
 TokenWriter::TokenWriter(const std::string& path, std::int64_t vocab, const std::string& tokenizer)
-    : path_(path), temporary_(path + ".tmp") {
+    : path_(followed(path)), temporary_(path_ + ".tmp") {
+  std::error_code ignored;
+  if (fs::exists(path_, ignored) && !fs::is_regular_file(path_, ignored)) {
+    throw RunError("cannot write '" + path + "': it is there and is not a regular file; give another --out, or move it away");
+  }
   const Hdf5Quiet quiet;
   // Opened by hand first, because errno says why a file cannot be made and HDF5 does not.
   descriptor_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));

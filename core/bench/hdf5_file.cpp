@@ -3,6 +3,7 @@
 
 #include "core/bench/report.hpp"
 #include "core/io/hdf5.hpp"
+#include "core/io/output_option.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -87,16 +88,11 @@ void write_step(const File& file, const StepResult& step) {
   write_column(file, at + "share", step.groups, &GroupTime::share);
 }
 
-}  // namespace
+// An upper bound, generous: the deck's text and a few hundred rows.
+constexpr std::uint64_t most_bytes = std::uint64_t{2} << 20;
 
-void write_bench(const std::filesystem::path& path, const BenchReport& report) {
-  File file = [&] {
-    try {
-      return File::create(path);
-    } catch (const RunError& error) {
-      throw InputError(std::string("bench ") + error.what() + "; give --out a path in an existing, writable folder");
-    }
-  }();
+void fill(const std::filesystem::path& path, const BenchReport& report) {
+  File file = File::create(path);
   file.set("/", "format", std::string("minipipe bench"));
   file.set("/", "format_version", std::int64_t{1});
   file.set("/", "version", report.version);
@@ -112,6 +108,12 @@ void write_bench(const std::filesystem::path& path, const BenchReport& report) {
   write_kernels(file, report.kernels);
   write_step(file, report.step);
   file.close();
+}
+
+}  // namespace
+
+void write_bench(const std::filesystem::path& path, const BenchReport& report) {
+  write_output("--out", path, most_bytes, [&](const std::filesystem::path& temporary) { fill(temporary, report); });
 }
 
 }  // namespace minipipe::core

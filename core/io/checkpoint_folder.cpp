@@ -36,6 +36,9 @@ std::map<std::int64_t, fs::path> checkpoints_in(const fs::path& folder) {
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     if (const auto step = step_in_name(entry->path().filename().string())) found[*step] = entry->path();
   }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw InputError(folder.string() + ": cannot be searched for checkpoints: " + error.message());
+  }
   return found;
 }
 

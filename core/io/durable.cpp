@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/io/output_target.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -28,6 +29,10 @@ class Descriptor {
   Descriptor(const fs::path& path, int flags, const char* what)
       : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
     if (fd_ < 0) fail(path, what, errno);
+  }
+  // Takes the descriptor over.
+  Descriptor(const fs::path& path, int fd) : path_(path), fd_(fd) {
+    if (fd_ < 0) fail(path, "open", errno);
   }
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
@@ -75,6 +80,18 @@ class Descriptor {
   int fd_;
 };
 
+Descriptor open_to_replace(const fs::path& file) {
+  if (is_special(file)) return {file, open_special(file)};
+  return {file, O_WRONLY | O_CREAT | O_TRUNC, "create"};
+}
+
+// Beside the file, or where temporary files are if that is no place for one (/dev).
+fs::path name_until_published(const fs::path& final_name) {
+  if (!is_special(final_name)) return temporary_name(final_name);
+  const std::string name = "minipipe." + std::to_string(::getpid()) + "." + final_name.filename().string() + ".tmp";
+  return fs::temp_directory_path() / name;
+}
+
 }  // namespace
 
 fs::path temporary_name(const fs::path& final_name) {
@@ -97,12 +114,23 @@ void sync_folder(const fs::path& folder) {
 }
 
 void publish(const fs::path& temporary, const fs::path& final_name) {
+  if (is_special(final_name)) {
+    copy_bytes(temporary, final_name);
+    fs::remove(temporary);
+    return;
+  }
   sync_file(temporary);
   if (::rename(temporary.c_str(), final_name.c_str()) != 0) fail(final_name, "rename the temporary file to this name", errno);
   sync_folder(final_name.parent_path());
 }
 
 void write_text(const fs::path& file, const std::string& text) {
+  if (is_special(file)) {
+    Descriptor descriptor(file, open_special(file));
+    descriptor.write(text.data(), text.size());
+    descriptor.close();
+    return;
+  }
   TemporaryFile temporary(file);
   Descriptor descriptor(temporary.path(), O_WRONLY | O_CREAT | O_TRUNC, "create");
   descriptor.write(text.data(), text.size());
@@ -112,7 +140,7 @@ void write_text(const fs::path& file, const std::string& text) {
 
 void copy_bytes(const fs::path& from, const fs::path& to) {
   Descriptor source(from, O_RDONLY, "open");
-  Descriptor target(to, O_WRONLY | O_CREAT | O_TRUNC, "create");
+  Descriptor target = open_to_replace(to);
   std::vector<char> buffer(std::size_t{1} << 20);
   while (const std::size_t count = source.read(buffer.data(), buffer.size())) target.write(buffer.data(), count);
   target.close();
@@ -124,7 +152,8 @@ void reserve(const fs::path& file, std::uint64_t bytes) {
   descriptor.close();
 }
 
-TemporaryFile::TemporaryFile(fs::path final_name) : final_name_(std::move(final_name)), path_(temporary_name(final_name_)) {}
+TemporaryFile::TemporaryFile(const fs::path& final_name)
+    : final_name_(followed(final_name)), path_(name_until_published(final_name_)) {}
 
 TemporaryFile::~TemporaryFile() {
   // After a publish there is no file of this name, and removing nothing is not an error.

@@ -7,8 +7,9 @@
 namespace minipipe::core {
 
 // Files that are whole or absent: written under a temporary name in the same folder, flushed to the device, renamed.
-// A reader, or a run that was killed, never sees half a file under the final name. All functions throw RunError with the path
-// and the system's reason.
+// A reader, or a run that was killed, never sees half a file under the final name. Where the name is a device's or a pipe's
+// (see is_special), that is written to instead; where it is a symbolic link, its target is replaced. All functions throw
+// RunError with the path and the system's reason.
 
 // "a/b.h5" -> "a/.b.h5.tmp": same folder, so that the rename is atomic; hidden, so that patterns such as *.h5 pass it by.
 std::filesystem::path temporary_name(const std::filesystem::path& final_name);
@@ -17,7 +18,8 @@ std::filesystem::path temporary_name(const std::filesystem::path& final_name);
 void sync_file(const std::filesystem::path& file);
 void sync_folder(const std::filesystem::path& folder);
 
-// Flushes `temporary`, renames it to `final_name` (replacing that) and flushes the folder.
+// Flushes `temporary`, renames it to `final_name` (replacing that, a link too) and flushes the folder. The bytes for a special
+// file are copied, and `temporary` is removed.
 void publish(const std::filesystem::path& temporary, const std::filesystem::path& final_name);
 
 // Writes a whole text file durably.
@@ -31,10 +33,10 @@ void copy_bytes(const std::filesystem::path& from, const std::filesystem::path& 
 // process crashes when the library ends), so that a full disk has to be met before HDF5 starts, not by HDF5.
 void reserve(const std::filesystem::path& file, std::uint64_t bytes);
 
-// Removes the temporary file of `final_name` at the end of the scope unless it was published.
+// Removes the temporary file of `final_name` at the end of the scope unless it was published. Links are followed.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(std::filesystem::path final_name);
+  explicit TemporaryFile(const std::filesystem::path& final_name);
   ~TemporaryFile();
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "core/io/durable.hpp"
+#include "core/io/output_target.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -24,10 +25,17 @@ void make_folder(const fs::path& folder, const fs::path& named) {
   if (!fs::is_directory(folder, error)) fail(named, folder.string() + " is there and is not a folder");
 }
 
+// A device or a pipe that somebody put there holds no results: it stays, and is written to.
+bool is_result(const fs::path& file) {
+  std::error_code ignored;
+  return fs::exists(file, ignored) && !is_special(file);
+}
+
 bool has_results(const OutputFolder& output) {
   std::error_code error;
-  if (fs::exists(output.trace(), error) || fs::exists(output.summary(), error) || fs::exists(output.timeline(), error))
-    return true;
+  for (const fs::path& file : {output.trace(), output.summary(), output.timeline()}) {
+    if (is_result(file)) return true;
+  }
   return fs::is_directory(output.checkpoints(), error) && !fs::is_empty(output.checkpoints(), error);
 }
 
@@ -39,20 +47,16 @@ fs::path free_name(const fs::path& folder) {
 
 }  // namespace
 
-OutputFolder prepare_output_folder(const fs::path& folder, bool resume) {
-  OutputFolder output{folder, std::nullopt};
+std::unique_ptr<FolderLock> take_output_folder(const fs::path& folder) {
   if (folder.empty()) fail(folder, "the name is empty");
   make_folder(folder, folder);
+  auto lock = std::make_unique<FolderLock>(folder);
+  const OutputFolder output{folder};
+  make_folder(output.checkpoints(), folder);
+  if (is_special(output.trace())) {
+    fail(folder, output.trace().string() + " is a device or a pipe, but a trace is read and written again");
+  }
   try {
-    if (!resume && has_results(output)) {
-      const fs::path target = free_name(folder);
-      fs::create_directory(target);
-      for (const fs::path& result : {output.trace(), output.summary(), output.timeline(), output.checkpoints()}) {
-        if (fs::exists(result)) fs::rename(result, target / result.filename());
-      }
-      output.moved_to = target;
-    }
-    make_folder(output.checkpoints(), folder);
     const fs::path probe = folder / ".minipipe-writable";
     write_text(probe, "");
     fs::remove(probe);
@@ -61,7 +65,24 @@ OutputFolder prepare_output_folder(const fs::path& folder, bool resume) {
   } catch (const RunError& error) {
     fail(folder, error.what());
   }
-  return output;
+  return lock;
+}
+
+std::optional<fs::path> clear_output_folder(const fs::path& folder) {
+  const OutputFolder output{folder};
+  std::optional<fs::path> moved_to;
+  try {
+    if (!has_results(output)) return moved_to;
+    moved_to = free_name(folder);
+    fs::create_directory(*moved_to);
+    for (const fs::path& result : {output.trace(), output.summary(), output.timeline(), output.checkpoints()}) {
+      if (is_result(result)) fs::rename(result, *moved_to / result.filename());
+    }
+  } catch (const fs::filesystem_error& error) {
+    fail(folder, error.what());
+  }
+  make_folder(output.checkpoints(), folder);
+  return moved_to;
 }
 
 }  // namespace minipipe::core

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/io/hdf5.hpp"
+#include "core/io/output_option.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -120,16 +121,8 @@ Profile read_checked(const std::filesystem::path& path) {
   return profile;
 }
 
-}  // namespace
-
-void write_profile(const std::filesystem::path& path, const Profile& profile) {
-  hdf5::File file = [&] {
-    try {
-      return hdf5::File::create(path);
-    } catch (const RunError& error) {
-      throw InputError(std::string("profile ") + error.what() + "; give --out a path in an existing, writable folder");
-    }
-  }();
+void fill(const std::filesystem::path& path, const Profile& profile) {
+  hdf5::File file = hdf5::File::create(path);
   file.set("/", "format", std::string(format_name));
   file.set("/", "format_version", format_version);
   for (const char* group : {"/model", "/parameters", "/activation_bytes", "/link", "/ranks"}) file.make_group(group);
@@ -146,6 +139,14 @@ void write_profile(const std::filesystem::path& path, const Profile& profile) {
   for (std::size_t r = 0; r < profile.ranks.size(); ++r) visit_rank(rank_group(r), kinds, profile.ranks[r], set);
   visit_rank("/mean", kinds, static_cast<const RankProfile&>(profile.mean()), set);
   file.close();
+}
+
+}  // namespace
+
+void write_profile(const std::filesystem::path& path, const Profile& profile) {
+  // Upper bounds, generous: the deck's text, and the groups of a rank.
+  const std::uint64_t most_bytes = (std::uint64_t{1} << 20) + profile.ranks.size() * (std::uint64_t{64} << 10);
+  write_output("--out", path, most_bytes, [&](const std::filesystem::path& temporary) { fill(temporary, profile); });
 }
 
 Profile read_profile(const std::filesystem::path& path) {

@@ -122,7 +122,17 @@ void save_checkpoint(MPI_Comm comm, const std::filesystem::path& file, const std
 std::optional<std::filesystem::path> find_checkpoint(const std::string& wanted, const std::string& option,
                                                      const std::filesystem::path& folder, std::string* warning) {
   if (wanted.empty()) return std::nullopt;
-  if (wanted == "latest") return latest_checkpoint(folder, warning);
+  if (wanted == "latest") {
+    std::string skipped;
+    const auto found = latest_checkpoint(folder, &skipped);
+    if (!found && !skipped.empty()) {
+      throw InputError(option + " \"latest\": no checkpoint in " + folder.string() + " can be read:\n" + skipped +
+                       "name a whole checkpoint; to start anew, move these files away" +
+                       (option.starts_with("run.resume") ? " or leave run.resume out" : ""));
+    }
+    *warning += skipped;
+    return found;
+  }
   if (!std::filesystem::exists(wanted)) {
     throw InputError(option + " \"" + wanted +
                      "\": no such file; give a checkpoint (OUT/checkpoints/step_XXXXXXXX.h5) or \"latest\"");

@@ -34,7 +34,7 @@ inline void save_checkpoint(MPI_Comm comm, const std::filesystem::path& file, Pi
 
 // The checkpoint the user wants: "latest" is the newest whole one in `folder`, or nothing if there is none; a broken one that
 // was skipped is told in `warning`. `option` is what the user set, for messages ("run.resume ="). InputError if a named file
-// does not exist.
+// does not exist, or if there are checkpoints and none is whole: whoever asks to go on must not start anew unasked.
 std::optional<std::filesystem::path> find_checkpoint(const std::string& wanted, const std::string& option,
                                                      const std::filesystem::path& folder, std::string* warning);
 

@@ -26,7 +26,8 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
       versions_(place_.stages()) {
   check(MPI_Barrier(comm_.get()), "starting together");
   started_ = MPI_Wtime();
-  agree(comm_.get(), [&] { open_output(); });
+  folder_.folder = deck_.output.directory;
+  agree(comm_.get(), [&] { take_output(); });
   agree(comm_.get(), [&] { set_up(sources); });
   watchdog_.beat();
   agree(comm_.get(), [&] { pipeline_->join_stages(); });
@@ -36,10 +37,11 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
   watchdog_.beat();
   nothing_to_do_ = finished_before();
   if (nothing_to_do_) return;
-  if (place_.rank == 0) std::cout << notes_ << std::flush;
   const HostShare share = host_share(comm_.get());
   agree(comm_.get(), [&] {
     if (place_.rank != 0) return;
+    clear_output();
+    std::cout << notes_ << std::flush;
     trace_ = std::make_unique<TraceWriter>(folder_.trace(), trace_attributes(deck_, place_, build_, share), first_update_ > 0);
     if (first_update_ > 0) trace_->truncate_to(first_update_, logged_before_);
   });

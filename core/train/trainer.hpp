@@ -51,7 +51,8 @@ class Trainer {
 
  private:
   void set_up(const Sources& sources);
-  void open_output();
+  void take_output();
+  void clear_output();
   bool continues_here() const;
   bool finished_before() const;
   void restore();
@@ -94,8 +95,9 @@ class Trainer {
   std::unique_ptr<Progress> progress_;  // where Place::tells_progress
   std::unique_ptr<TraceWriter> trace_;  // rank 0
   OutputFolder folder_;
-  std::string notes_;           // what the user is told about a resume
-  bool nothing_to_do_ = false;  // all updates were done, and summed up, before this process began
+  std::unique_ptr<FolderLock> lock_;  // of the folder; rank 0
+  std::string notes_;                 // what the user is told about a resume
+  bool nothing_to_do_ = false;        // all updates were done, and summed up, before this process began
   std::optional<schedules::Plan> replay_;
   Nap nap_;
 

@@ -31,11 +31,17 @@ bool Trainer::finished_before() const {
   return finished != 0;
 }
 
-void Trainer::open_output() {
-  folder_.folder = deck_.output.directory;
+void Trainer::take_output() {
   if (place_.rank != 0) return;
-  folder_ = prepare_output_folder(deck_.output.directory, continues_here());
-  if (folder_.moved_to) std::cout << "results of an earlier run were moved to " << folder_.moved_to->string() << std::endl;
+  lock_ = take_output_folder(folder_.folder);
+  if (!lock_->warning().empty()) std::cerr << "warning: " << lock_->warning() << std::endl;
+}
+
+// The last step of a start: what fails before it, for its input or for want of memory, leaves an earlier run's results alone.
+void Trainer::clear_output() {
+  if (continues_here()) return;
+  if (const auto moved_to = clear_output_folder(folder_.folder))
+    std::cout << "results of an earlier run were moved to " << moved_to->string() << std::endl;
 }
 
 void Trainer::set_up(const Sources& sources) {

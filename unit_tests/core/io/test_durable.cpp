@@ -1,5 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
 
 #include "core/io/durable.hpp"
 #include "core/io/output_folder.hpp"
@@ -50,10 +53,10 @@ TEST_F(Durable, CopyKeepsEveryByte) {
 }
 
 TEST_F(OutputFolderTest, NewFolderHasCheckpoints) {
-  const OutputFolder output = prepare_output_folder(folder_ / "a" / "b", false);
+  const auto lock = take_output_folder(folder_ / "a" / "b");
   EXPECT_TRUE(std::filesystem::is_directory(folder_ / "a" / "b" / "checkpoints"));
-  EXPECT_FALSE(output.moved_to.has_value());
-  EXPECT_EQ(output.trace(), folder_ / "a" / "b" / "trace.h5");
+  EXPECT_FALSE(clear_output_folder(folder_ / "a" / "b").has_value());
+  EXPECT_EQ(OutputFolder{folder_ / "a" / "b"}.trace(), folder_ / "a" / "b" / "trace.h5");
 }
 
 TEST_F(OutputFolderTest, EarlierResultsAreMovedAside) {
@@ -61,30 +64,54 @@ TEST_F(OutputFolderTest, EarlierResultsAreMovedAside) {
   write_all(folder_ / "notes.txt", "mine");
   std::filesystem::create_directory(folder_ / "checkpoints");
   write_all(folder_ / "checkpoints" / "step_00000001.h5", "c");
-  const OutputFolder first = prepare_output_folder(folder_, false);
-  ASSERT_EQ(first.moved_to, folder_ / "previous.1");
+  const auto lock = take_output_folder(folder_);
+  EXPECT_EQ(read_all(folder_ / "trace.h5"), "one") << "to take the folder moves nothing";
+  ASSERT_EQ(clear_output_folder(folder_), folder_ / "previous.1");
   EXPECT_EQ(read_all(folder_ / "previous.1" / "trace.h5"), "one");
   EXPECT_EQ(read_all(folder_ / "previous.1" / "checkpoints" / "step_00000001.h5"), "c");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "trace.h5"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_ / "checkpoints"));
   EXPECT_EQ(read_all(folder_ / "notes.txt"), "mine");
   write_all(folder_ / "summary.json", "two");
-  EXPECT_EQ(prepare_output_folder(folder_, false).moved_to, folder_ / "previous.2");
-  EXPECT_FALSE(prepare_output_folder(folder_, false).moved_to.has_value());  // nothing there now
+  EXPECT_EQ(clear_output_folder(folder_), folder_ / "previous.2");
+  EXPECT_FALSE(clear_output_folder(folder_).has_value());  // nothing there now
+  EXPECT_TRUE(std::filesystem::exists(folder_ / ".lock")) << "the lock does not go with the results";
 }
 
-TEST_F(OutputFolderTest, ResumeLeavesResultsWhereTheyAre) {
-  write_all(folder_ / "trace.h5", "one");
-  EXPECT_FALSE(prepare_output_folder(folder_, true).moved_to.has_value());
-  EXPECT_EQ(read_all(folder_ / "trace.h5"), "one");
+TEST_F(OutputFolderTest, OnlyOneRunHasIt) {
+  auto first = take_output_folder(folder_);
+  EXPECT_EQ(first->warning(), "");
+  const std::string text = error_text<InputError>([&] { take_output_folder(folder_); });
+  EXPECT_THAT(text, HasSubstr("output.directory = \"" + folder_.string() + "\": another run is writing there (host "));
+  EXPECT_THAT(text, HasSubstr("pid " + std::to_string(::getpid())));
+  EXPECT_THAT(text, HasSubstr("output.directory=PATH"));
+  first.reset();
+  EXPECT_EQ(read_all(folder_ / ".lock"), "");
+  EXPECT_NO_THROW(take_output_folder(folder_));
+}
+
+TEST_F(OutputFolderTest, WithoutLocksInTheFileSystemARunIsWarnedAndGoesOn) {
+  const auto none = [](int, int) {
+    errno = ENOSYS;
+    return -1;
+  };
+  const FolderLock first(folder_, none), second(folder_, none);
+  EXPECT_THAT(second.warning(), HasSubstr("cannot lock files (Function not implemented)"));
+  EXPECT_THAT(second.warning(), HasSubstr(folder_.string()));
+}
+
+TEST_F(OutputFolderTest, ALockFileLeftBehindBarsNobody) {
+  write_all(folder_ / ".lock", "host gone, pid 1\n");
+  const auto lock = take_output_folder(folder_);
+  EXPECT_THAT(read_all(folder_ / ".lock"), ::testing::EndsWith("pid " + std::to_string(::getpid()) + "\n"));
 }
 
 TEST_F(OutputFolderTest, AFileInTheWayIsBadInput) {
   write_all(folder_ / "file", "");
-  const std::string text = error_text<InputError>([&] { prepare_output_folder(folder_ / "file" / "out", false); });
+  const std::string text = error_text<InputError>([&] { take_output_folder(folder_ / "file" / "out"); });
   EXPECT_THAT(text, HasSubstr("output.directory"));
   EXPECT_THAT(text, HasSubstr((folder_ / "file").string()));
-  EXPECT_THAT(error_text<InputError>([&] { prepare_output_folder(folder_ / "file", false); }), HasSubstr("output.directory"));
+  EXPECT_THAT(error_text<InputError>([&] { take_output_folder(folder_ / "file"); }), HasSubstr("output.directory"));
 }
 
 }  // namespace
