@@ -218,7 +218,7 @@ Table make_table() {
   t.block("output", &D::output, "what is written")
       .row("directory", &D::Output::directory, any(), change, "folder of all outputs")
       .row("evaluation_interval", &D::Output::evaluation_interval, at_least(0), change, "updates between validations; 0 = never")
-      .row("evaluation_batches", &D::Output::evaluation_batches, at_least(1), change, "microbatches per validation")
+      .row("evaluation_batches", &D::Output::evaluation_batches, at_least(1), change, "microbatches per validation; as many as the file holds at most")
       .row("log_interval", &D::Output::log_interval, at_least(1), change, "updates between lines of text")
       .row("progress", &D::Output::progress, one_of({"auto", "bar", "lines", "none"}), change, "progress display; auto = bar on a terminal, else lines");
   t.block("emulate", &D::emulate, "slept compute with real messages, to time schedules on few cores")
