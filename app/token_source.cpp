@@ -33,9 +33,9 @@ TokenSources open_sources(const core::Deck& deck, bool with_validation) {
 }
 
 std::string fit_evaluation(core::Deck& deck, const TokenSources& sources) {
-  const int wanted = deck.output.evaluation_batches;
+  const std::int64_t wanted = deck.output.evaluation_batches;
   if (!sources.validation || wanted <= sources.validation_microbatches) return "";
-  deck.output.evaluation_batches = static_cast<int>(sources.validation_microbatches);
+  deck.output.evaluation_batches = sources.validation_microbatches;
   return "output.evaluation_batches = " + std::to_string(wanted) + ": data.validation \"" + deck.data.validation + "\" holds " +
          std::to_string(sources.validation_microbatches) + " microbatches; an evaluation goes through these once\n";
 }

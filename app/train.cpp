@@ -43,7 +43,7 @@ int train(const Command& command) {
   });
   if (rank == 0) {
     std::cout << core::precision_warning(deck) << core::delay_warning(deck, core::stages_of(deck, ranks))
-              << core::masks_text(deck, core::stages_of(deck, ranks)) << std::flush;
+              << core::in_flight_note(deck) << core::masks_text(deck, core::stages_of(deck, ranks)) << std::flush;
   }
   core::agree(MPI_COMM_WORLD, [&] { sources = open_sources(deck, deck.output.evaluation_interval > 0); });
   const std::string fitted = fit_evaluation(deck, sources);

@@ -53,9 +53,11 @@ OutputFolder prepare_output_folder(const fs::path& folder, bool resume) {
       output.moved_to = target;
     }
     make_folder(output.checkpoints(), folder);
-    const fs::path probe = folder / ".minipipe-writable";
-    write_text(probe, "");
-    fs::remove(probe);
+    for (const fs::path& written : {folder, output.checkpoints()}) {
+      const fs::path probe = written / ".minipipe-writable";
+      write_text(probe, "");
+      fs::remove(probe);
+    }
   } catch (const fs::filesystem_error& error) {
     fail(folder, error.what());
   } catch (const RunError& error) {

@@ -83,6 +83,13 @@ std::string delay_warning(const Deck& deck, int stages) {
          "\"muon\", or raise train.microbatches\n";
 }
 
+std::string in_flight_note(const Deck& deck) {
+  const std::int64_t most = most_extra_in_flight(deck);
+  if (deck.schedule.name != "paci" || deck.schedule.extra_in_flight <= most) return "";
+  return "schedule.extra_in_flight = " + std::to_string(deck.schedule.extra_in_flight) + ": the pipe drains after every " +
+         std::to_string(most + 1) + " microbatches, so that it has slots as for " + std::to_string(most) + "\n";
+}
+
 std::vector<std::pair<std::string, std::size_t>> PlannedMemory::categories() const {
   return {{"parameters", stage.parameters},           {"gradients", stage.gradients},     {"optimizer", stage.optimizer},
           {"weight_versions", stage.weight_versions}, {"activations", stage.activations}, {"comm", comm}};

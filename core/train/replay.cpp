@@ -17,7 +17,11 @@ schedules::Plan read_replay(const std::string& file, int stages) {
     if (!stream) throw InputError("schedule.replay = \"" + file + "\": cannot be read; give a run's trace.h5 or a CSV plan");
     recorded = schedules::read_csv(stream, file);
   } else {
-    recorded = TraceReader(file).actions().plan();
+    try {
+      recorded = TraceReader(file).actions().plan();
+    } catch (const InputError& error) {
+      throw InputError("schedule.replay = \"" + file + "\": " + error.what());
+    }
   }
   schedules::Plan by_stage;
   by_stage.ranks.resize(stages);

@@ -9,6 +9,7 @@
 #include "core/train/checkpointing.hpp"
 #include "core/train/options.hpp"
 #include "core/train/trace_attributes.hpp"
+#include "schedules/error.hpp"
 
 namespace minipipe::core {
 
@@ -92,7 +93,13 @@ void Trainer::write_checkpoint() {
   // checkpoint takes.
   watchdog_->beat();
   agree(comm_.get(), [&] {
-    save_checkpoint(comm_.get(), checkpoint_path(folder_.checkpoints(), update_), *pipeline_, state);
+    try {
+      save_checkpoint(comm_.get(), checkpoint_path(folder_.checkpoints(), update_), *pipeline_, state);
+    } catch (const RunError& error) {
+      throw RunError(std::string(error.what()) +
+                     "; make room there if the disk is full, and run again with run.resume=latest to go on from the last "
+                     "checkpoint");
+    }
     if (place_.rank == 0) keep_last(folder_.checkpoints(), deck_.checkpoint.keep);
   });
   watchdog_->beat();

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "core/deck/parse.hpp"
+#include "core/deck/schema.hpp"
 #include "core/io/checkpoint.hpp"
 #include "core/train/checkpointing.hpp"
 #include "core/train/global_norm.hpp"
@@ -46,7 +47,7 @@ void Trainer::set_up(const Sources& sources) {
   stop_ = std::make_unique<StopRule>(
       deck_, comm_.get(), *control_, signal_, [this] { return clock(); }, in_flight, followers);
   watchdog_ = std::make_unique<Watchdog>(deck_.run.watchdog, [rank = place_.rank, limit = deck_.run.watchdog] {
-    return "rank " + std::to_string(rank) + ": nothing has moved for run.watchdog = " + std::to_string(limit) +
+    return "rank " + std::to_string(rank) + ": nothing has moved for run.watchdog = " + to_toml(limit) +
            " s: a peer is gone or a schedule waits for ever; ending the job\n";
   });
   pipeline_ = std::make_unique<Pipeline>(deck_, place_, edges_.get(), sources, [this] { return clock(); });

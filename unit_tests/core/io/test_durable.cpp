@@ -79,6 +79,14 @@ TEST_F(OutputFolderTest, ResumeLeavesResultsWhereTheyAre) {
   EXPECT_EQ(read_all(folder_ / "trace.h5"), "one");
 }
 
+// /proc is not writable for anybody.
+TEST_F(OutputFolderTest, CheckpointsThatCannotBeWrittenAreTold) {
+  std::filesystem::create_directory_symlink("/proc/self", folder_ / "checkpoints");
+  const std::string text = error_text<InputError>([&] { prepare_output_folder(folder_, true); });
+  EXPECT_THAT(text, HasSubstr("output.directory"));
+  EXPECT_THAT(text, HasSubstr((folder_ / "checkpoints").string()));
+}
+
 TEST_F(OutputFolderTest, AFileInTheWayIsBadInput) {
   write_all(folder_ / "file", "");
   const std::string text = error_text<InputError>([&] { prepare_output_folder(folder_ / "file" / "out", false); });
