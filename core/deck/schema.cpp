@@ -55,6 +55,7 @@ Limits one_of(std::vector<std::string> words) {
 // So that no product of them is too large for 64 bits: microbatches of a run, its tokens, bytes of all slots.
 constexpr double most_updates = 1e9;
 constexpr double most_microbatches = 1e6;
+constexpr double most_layers = 1e5;
 constexpr double most_message_bytes = 1 << 30;
 
 // The type a member has in a Value.
@@ -144,7 +145,7 @@ Table make_table() {
       .row("watchdog", &D::Run::watchdog, at_least(0), change, "seconds without progress on a rank before the job ends with status 3; 0 = off");
   t.block("model", &D::model, "the transformer")
       .row("family", &D::Model::family, one_of({"gpt2", "llama", "hybrid"}), keep, "model family; hybrid: LLaMA's parts, one kind of layer for each letter of pattern")
-      .row("layers", &D::Model::layers, at_least(1), keep, "transformer blocks; hybrid: the letters of pattern")
+      .row("layers", &D::Model::layers, between(1, most_layers), keep, "transformer blocks; hybrid: the letters of pattern")
       .row("width", &D::Model::width, at_least(1), keep, "size of the residual stream")
       .row("heads", &D::Model::heads, at_least(1), keep, "attention heads; width / heads is the head size")
       .row("kv_heads", &D::Model::kv_heads, at_least(0), keep, "heads of keys and values, each shared by heads / kv_heads heads (llama, hybrid); 0 = heads")

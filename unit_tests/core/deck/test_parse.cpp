@@ -111,7 +111,7 @@ TEST(ReadDeck, OutOfRange) {
   EXPECT_THAT(read_error("[train]\nepsilon = 0\n"), HasSubstr("train.epsilon = 0: is out of range; allowed: > 0"));
   EXPECT_THAT(read_error("[train]\nlearning_rate = nan\n"),
               HasSubstr("train.learning_rate = nan: must be finite; allowed: >= 0"));
-  EXPECT_THAT(read_error("[model]\nlayers = 99999999999\n"), HasSubstr("model.layers = 99999999999: is above 2147483647"));
+  EXPECT_THAT(read_error("[model]\nwidth = 99999999999\n"), HasSubstr("model.width = 99999999999: is above 2147483647"));
   EXPECT_THAT(read_error("[schedule]\npartition = [4, -1]\n"), HasSubstr("element 2 is out of range; allowed: >= 0"));
   EXPECT_THAT(read_error("[emulate]\nstage_factors = [0.0]\n"), HasSubstr("element 1 is out of range; allowed: > 0"));
   EXPECT_EQ(read_error("[train]\nbeta1 = 0.0\n[run]\nsteps = 1\n"), "") << "the bounds themselves";

@@ -81,6 +81,16 @@ TEST(Preflight, NoMoreSlotsThanMicrobatchesBetweenDrains) {
             std::string::npos);
 }
 
+TEST(Preflight, SimulatesNoMoreThanItCan) {
+  const Deck synchronous =
+      tests::small_deck({"schedule.name=paci", "run.steps=900000000", "schedule.synchronous_updates=800000000"});
+  const Preflight result = preflight(synchronous, 4);
+  EXPECT_TRUE(result.report.ok());
+  EXPECT_LE(result.updates * 4 * 4, schedules::most_simulated_passes);
+  EXPECT_THROW(preflight(tests::small_deck({"train.microbatches=1000000"}), 16), InputError);
+  EXPECT_THROW(preflight(tests::small_deck({"run.steps=900000000"}), 4, 900000000), InputError);
+}
+
 TEST(Preflight, LongDelaysUnderAdamWAreWarnedOf) {
   EXPECT_NE(delay_warning(tests::small_deck({"schedule.name=paci"}), 8).find("up to 2 updates old"), std::string::npos);
   EXPECT_EQ(delay_warning(tests::small_deck({"schedule.name=paci"}), 4), "") << "one update";
