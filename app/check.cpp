@@ -237,7 +237,7 @@ int check(const Command& command) {
   if (!subject.speaks) return 0;
   const auto result = core::preflight(subject.deck, subject.stages, 0, subject.costs);
   print_schedule(subject, result);
-  std::printf("%s", core::masks_text(subject.deck, subject.stages).c_str());
+  std::printf("%s%s", core::in_flight_note(subject.deck).c_str(), core::masks_text(subject.deck, subject.stages).c_str());
   print_memory(subject);
   print_traffic(subject);
   print_prediction(subject, core::planned_peak_bytes(subject.deck, subject.stages));

@@ -1,6 +1,7 @@
 #include "app/command.hpp"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
@@ -28,6 +29,16 @@ CLI::App* add_deck_command(CLI::App& app, const std::string& name, const std::st
   return sub;
 }
 
+// CLI11 takes a negative number for a large one.
+const CLI::Validator seed(
+    [](std::string& text) {
+      std::uint64_t value = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      return error != std::errc() || end != text.data() + text.size() ? text + " is not a seed; give a whole number from 0"
+                                                                      : std::string();
+    },
+    "SEED");
+
 void add_prepare(CLI::App& app, data::PrepareOptions& options) {
   CLI::App* sub = app.add_subcommand("prepare", "make token files from text");
   sub->add_option("--text", options.text, "text files, taken one after the other");
@@ -38,7 +49,7 @@ void add_prepare(CLI::App& app, data::PrepareOptions& options) {
   sub->add_flag("--synthetic", options.synthetic, "text of a synthetic language of known entropy instead of files");
   sub->add_option("--tokens", options.tokens, "synthetic: number of tokens")->capture_default_str();
   sub->add_option("--vocab", options.vocab, "synthetic: vocabulary")->capture_default_str();
-  sub->add_option("--seed", options.seed, "synthetic: seed")->capture_default_str();
+  sub->add_option("--seed", options.seed, "synthetic: seed")->check(seed)->capture_default_str();
 }
 
 // CLI11's own check lets "nan" pass and prints its bounds with 300 digits.
@@ -64,7 +75,7 @@ void add_tune(CLI::App& app, Command& command) {
   sub->add_option("--time", tune.time, "seconds to search (10 if no --iterations are given)")->check(positive);
   sub->add_option("--iterations", tune.iterations, "evaluations to spend; with a seed, the result is the same everywhere")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 53));
-  sub->add_option("--seed", tune.seed, "seed of the search")->capture_default_str();
+  sub->add_option("--seed", tune.seed, "seed of the search")->check(seed)->capture_default_str();
   sub->add_option("--cap", tune.cap, "most activation memory of a device, in units of layer x microbatch")->check(positive);
   sub->add_option("--stages", tune.stages, "most stages (eight per device)")->check(count);
   sub->add_option("--schedule", tune.schedule, "plan, or paci: partition and window for the asynchronous schedule")

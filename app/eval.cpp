@@ -65,7 +65,7 @@ int evaluate(const Command& command, core::Watchdog& watchdog) {
   int ranks = 1;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &ranks);
-  const core::Deck deck = for_evaluation(load_deck(command, comm), ranks);
+  core::Deck deck = for_evaluation(load_deck(command, comm), ranks);
   core::watch_run(watchdog, deck, rank);
   TokenSources sources;
   core::CheckpointState state;
@@ -93,6 +93,7 @@ int evaluate(const Command& command, core::Watchdog& watchdog) {
         file, deck, &notes,
         command.dump_batch.empty() ? core::CheckpointUse::evaluate : core::CheckpointUse::evaluate_next_batch);
     sources = open_sources(deck, true);
+    notes += fit_evaluation(deck, sources);
   });
   const core::Place place = core::place_of_run(deck, rank, ranks);
   auto edges = core::Communicator::duplicate(comm);

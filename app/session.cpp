@@ -1,7 +1,9 @@
 #include "app/session.hpp"
 
+#include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <string>
+#include <vector>
 
 #include "core/comm/agreement.hpp"
 #include "core/deck/parse.hpp"
@@ -12,13 +14,24 @@
 namespace minipipe::app {
 
 namespace {
+// No deck is this long; a device such as /dev/zero has no end.
+constexpr std::size_t most_bytes = std::size_t{256} << 20;
+
 std::string read_text(const std::string& path) {
+  const std::string remedy = "; give the path of a TOML deck, such as inputs/verify/verify.toml";
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) throw InputError("deck " + path + ": is a folder" + remedy);
   std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf())) {
-    throw InputError("deck " + path + ": cannot be read; give the path of a TOML deck, such as inputs/verify/verify.toml");
+  std::string text;
+  if (!stream) throw InputError("deck " + path + ": cannot be read" + remedy);
+  std::vector<char> part(std::size_t{1} << 16);
+  while (stream.read(part.data(), static_cast<std::streamsize>(part.size())) || stream.gcount() > 0) {
+    text.append(part.data(), static_cast<std::size_t>(stream.gcount()));
+    if (text.size() > most_bytes) throw InputError("deck " + path + ": is longer than 256 MiB" + remedy);
   }
-  return text.str();
+  if (stream.bad()) throw InputError("deck " + path + ": cannot be read" + remedy);
+  if (text.empty()) throw InputError("deck " + path + ": is empty" + remedy);
+  return text;
 }
 }  // namespace
 
@@ -61,10 +74,14 @@ bool mentions(const Command& command, const std::string& word, MPI_Comm comm) {
   MPI_Comm_rank(comm, &rank);
   int found = 0;
   if (rank == 0) {
-    std::ostringstream text;
-    if (std::ifstream stream(command.deck, std::ios::binary); stream) text << stream.rdbuf();
-    for (const std::string& override : command.overrides) text << '\n' << override;
-    found = text.str().find(word) != std::string::npos ? 1 : 0;
+    std::string text;
+    try {
+      text = read_text(command.deck);
+    } catch (const InputError&) {
+      // Told when the deck is loaded.
+    }
+    for (const std::string& override : command.overrides) text += '\n' + override;
+    found = text.find(word) != std::string::npos ? 1 : 0;
   }
   MPI_Bcast(&found, 1, MPI_INT, 0, comm);
   return found != 0;

@@ -92,11 +92,23 @@ schedules::ScheduleOptions options_of(const SimulateSize& size, const core::Prof
   const int microbatches = size.microbatches > 0 ? size.microbatches : file.microbatches;
   if (devices < 1) throw InputError("simulate: the profile does not say how many devices; give --devices");
   if (microbatches < 1) throw InputError("simulate: the profile does not say how many microbatches; give --microbatches");
-  constexpr int most = 100000;
-  if (devices > most || size.chunks < 1 || size.chunks > most) {
-    throw InputError("--devices, --chunks: must be 1 to " + std::to_string(most));
-  }
   options.chunks = options.name == "interleaved" ? size.chunks : options.name == "zb-v" ? 2 : 1;
+  constexpr int most = 100000, most_microbatches = 1000000;
+  if (devices > most || options.chunks < 1 || options.chunks > most / devices) {
+    throw InputError("--devices " + std::to_string(devices) + ", --chunks " + std::to_string(options.chunks) +
+                     ": must be 1 or more, and " + std::to_string(most) + " stages at most");
+  }
+  if (microbatches > most_microbatches) {
+    throw InputError("--microbatches " + std::to_string(microbatches) + ": must be 1 to " + std::to_string(most_microbatches));
+  }
+  // The partition compares all pairs of layers, and looks at each layer for each device.
+  constexpr std::int64_t most_layers = 20000, most_places = 4000000;
+  const std::int64_t layers = size.layers > 0 ? size.layers : file.profile.size();
+  if (layers > std::min(most_layers, most_places / devices)) {
+    throw InputError("--layers " + std::to_string(layers) + " on --devices " + std::to_string(devices) + ": must be " +
+                     std::to_string(most_layers) + " at most, and layers times devices " + std::to_string(most_places) +
+                     " at most");
+  }
   options.stages = devices * options.chunks;
   options.window = microbatches;
   schedules::validate(options);

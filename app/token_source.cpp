@@ -26,9 +26,18 @@ TokenSources open_sources(const core::Deck& deck, bool with_validation) {
   if (with_validation) {
     auto validation = open(deck.data.validation, "data.validation");
     const auto sequential = data::Sampler::sequential(*validation, deck.train.microbatch_size, deck.train.sequence);
+    result.validation_microbatches = sequential.microbatches();
     result.validation = std::make_unique<TokenSource>(std::move(validation), sequential, tokens);
   }
   return result;
+}
+
+std::string fit_evaluation(core::Deck& deck, const TokenSources& sources) {
+  const std::int64_t wanted = deck.output.evaluation_batches;
+  if (!sources.validation || wanted <= sources.validation_microbatches) return "";
+  deck.output.evaluation_batches = sources.validation_microbatches;
+  return "output.evaluation_batches = " + std::to_string(wanted) + ": data.validation \"" + deck.data.validation + "\" holds " +
+         std::to_string(sources.validation_microbatches) + " microbatches; an evaluation goes through these once\n";
 }
 
 }  // namespace minipipe::app

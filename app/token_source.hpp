@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/deck/deck.hpp"
@@ -31,10 +32,17 @@ struct TokenSources {
   std::unique_ptr<TokenSource> train;
   std::unique_ptr<TokenSource> validation;
 
+  // Microbatches that go once through the validation file.
+  std::int64_t validation_microbatches = 0;
+
   core::Sources sources() const { return {train.get(), validation.get()}; }
 };
 
 // Opens and checks the files; an emulated run needs none. Throws InputError naming key, file and remedy.
 TokenSources open_sources(const core::Deck& deck, bool with_validation);
+
+// An evaluation goes through the validation file once at most: lowers output.evaluation_batches to that. Returns a line of
+// text if it did.
+std::string fit_evaluation(core::Deck& deck, const TokenSources& sources);
 
 }  // namespace minipipe::app

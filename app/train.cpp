@@ -29,7 +29,7 @@ int train(const Command& command, core::Watchdog& watchdog) {
     if (rank == 0) std::cout << (command.list ? core::list_cases(file) : std::to_string(file.sweep.cases()) + "\n");
     return 0;
   }
-  const core::Deck deck = load_deck(command, MPI_COMM_WORLD);
+  core::Deck deck = load_deck(command, MPI_COMM_WORLD);
   if (command.print_deck) {
     if (rank == 0) std::cout << core::print_deck(deck);
     return 0;
@@ -45,9 +45,11 @@ int train(const Command& command, core::Watchdog& watchdog) {
   });
   if (rank == 0) {
     std::cout << core::precision_warning(deck) << core::delay_warning(deck, core::stages_of(deck, ranks))
-              << core::masks_text(deck, core::stages_of(deck, ranks)) << std::flush;
+              << core::in_flight_note(deck) << core::masks_text(deck, core::stages_of(deck, ranks)) << std::flush;
   }
   core::agree(MPI_COMM_WORLD, [&] { sources = open_sources(deck, deck.output.evaluation_interval > 0); });
+  const std::string fitted = fit_evaluation(deck, sources);
+  if (rank == 0) std::cout << fitted << std::flush;
   core::Trainer trainer(deck, MPI_COMM_WORLD, sources.sources(), {MINIPIPE_VERSION, MINIPIPE_GIT_HASH}, watchdog);
   return trainer.run();
 }

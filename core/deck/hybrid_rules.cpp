@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/deck/schema.hpp"
+#include "core/deck/text.hpp"
 
 namespace minipipe::core {
 namespace {
@@ -19,11 +20,11 @@ void check_pattern(Rules& rules, const Deck& deck) {
   const std::size_t bad = model.pattern.find_first_not_of(letters);
   if (bad != std::string::npos) {
     rules.require(false, "model", "pattern",
-                  "has '" + std::string(1, model.pattern[bad]) + "' at position " + str(static_cast<std::int64_t>(bad) + 1) +
+                  "has '" + letter_at(model.pattern, bad) + "' at position " + str(static_cast<std::int64_t>(bad) + 1) +
                       "; use * (attention), - (MLP), # (mixture of experts) and M (state space)");
   }
   rules.require(length == model.layers, "model", "layers",
-                "model.pattern = " + to_toml(Value(model.pattern)) + " has " + plural(length, "letter") +
+                "model.pattern = " + shortened(to_toml(Value(model.pattern))) + " has " + plural(length, "letter") +
                     ", one for each layer; set model.layers = " + str(length) + ", or change the pattern");
 }
 

@@ -3,6 +3,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -13,17 +14,18 @@
 #include "core/deck/suggest.hpp"
 #include "core/deck/sweep.hpp"
 #include "core/deck/syntax.hpp"
+#include "core/deck/text.hpp"
 
 namespace minipipe::core {
 
 std::string shown(const toml::node& node) {
-  if (const auto* text = node.as_string()) return to_toml(Value(text->get()));
+  if (const auto* text = node.as_string()) return shortened(to_toml(Value(text->get())));
   if (const auto* integer = node.as_integer()) return std::to_string(integer->get());
   if (const auto* real = node.as_floating_point()) return to_toml(Value(real->get()));
   if (node.is_table()) return "{...}";
   std::ostringstream out;
   node.visit([&out](const auto& typed) { out << typed; });
-  return out.str();
+  return shortened(out.str());
 }
 
 namespace {
@@ -65,6 +67,7 @@ template <class Number>
 Reading read_number(const toml::node& node, const Entry& entry) {
   const auto number = number_of<Number>(node);
   if (!number) return wrong_type(entry, kind_name(node));
+  if (!std::isfinite(static_cast<double>(*number))) return {std::nullopt, "must be finite"};
   if (static_cast<double>(*number) > entry.limits.high)
     return {std::nullopt, "is above " + to_toml(Value(static_cast<Number>(entry.limits.high)))};
   if (!entry.limits.contains(static_cast<double>(*number))) return {std::nullopt, "is out of range"};
@@ -79,6 +82,9 @@ Reading read_list(const toml::node& node, const Entry& entry) {
   for (const toml::node& element : *array) {
     const auto number = number_of<Number>(element);
     if (!number) return wrong_type(entry, "one with " + kind_name(element));
+    if (!std::isfinite(static_cast<double>(*number))) {
+      return {std::nullopt, "element " + std::to_string(numbers.size() + 1) + " must be finite"};
+    }
     if (!entry.limits.contains(static_cast<double>(*number))) {
       return {std::nullopt, "element " + std::to_string(numbers.size() + 1) + " is out of range"};
     }
@@ -187,16 +193,16 @@ class Reader {
     const auto equals = text.find('=');
     const auto dot = text.substr(0, equals).find('.');
     if (equals == std::string::npos) {
-      return errors_.add_override(text + ": an override has the form block.key=value");
+      return errors_.add_override(shortened(text) + ": an override has the form block.key=value");
     }
     const std::string raw = trimmed(text.substr(equals + 1));
     if (dot == std::string::npos) {
       const std::string key = trimmed(text.substr(0, equals));
-      return errors_.add_override(key + " = " + raw + ": a block is missing: " + unknown_key("", key));
+      return errors_.add_override(shortened(key) + " = " + shortened(raw) + ": a block is missing: " + unknown_key("", key));
     }
     const std::string block = trimmed(text.substr(0, dot));
     const std::string key = trimmed(text.substr(dot + 1, equals - dot - 1));
-    const std::string start = block + "." + key + " = " + raw + ": ";
+    const std::string start = shortened(block) + "." + shortened(key) + " = " + shortened(raw) + ": ";
     if (!is_block(block)) return errors_.add_override(start + unknown_block(block));
     const Entry* entry = find_entry(block, key);
     if (entry == nullptr) return errors_.add_override(start + unknown_key(block, key));

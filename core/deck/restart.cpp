@@ -1,6 +1,7 @@
 #include "core/deck/restart.hpp"
 
 #include "core/deck/schema.hpp"
+#include "core/deck/text.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -45,7 +46,7 @@ bool decides_what_is_evaluated(const Entry& entry, CheckpointUse use) {
 }
 
 std::string change_of(const Entry& entry, const Deck& stored, const Deck& present) {
-  return entry.name() + ": " + to_toml(entry.get(stored)) + " -> " + to_toml(entry.get(present));
+  return entry.name() + ": " + shortened(to_toml(entry.get(stored))) + " -> " + shortened(to_toml(entry.get(present)));
 }
 
 void check_evaluation(const Deck& stored, const Deck& present, CheckpointUse use) {

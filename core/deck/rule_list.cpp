@@ -1,13 +1,14 @@
 #include "core/deck/rule_list.hpp"
 
 #include "core/deck/schema.hpp"
+#include "core/deck/text.hpp"
 
 namespace minipipe::core {
 
 void Rules::require(bool holds, std::string_view block, std::string_view key, const std::string& what) {
   if (holds) return;
   const Entry* entry = find_entry(block, key);
-  add(block, key, entry->name() + " = " + to_toml(entry->get(deck_)) + ": " + what);
+  add(block, key, entry->name() + " = " + shortened(to_toml(entry->get(deck_))) + ": " + what);
 }
 
 void Rules::add(std::string_view block, std::string_view key, const std::string& line) {

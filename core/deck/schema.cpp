@@ -52,6 +52,12 @@ Limits one_of(std::vector<std::string> words) {
   return limits;
 }
 
+// So that no product of them is too large for 64 bits: microbatches of a run, its tokens, bytes of all slots.
+constexpr double most_updates = 1e9;
+constexpr double most_microbatches = 1e6;
+constexpr double most_layers = 1e5;
+constexpr double most_message_bytes = 1 << 30;
+
 // The type a member has in a Value.
 template <class Member>
 struct Stored {
@@ -132,14 +138,14 @@ Table make_table() {
   t.block("run", &D::run, "the run as a whole")
       .row("name", &D::Run::name, any(), change, "name of the run, in its outputs")
       .row("seed", &D::Run::seed, at_least(0), keep, "seed of initial weights, data order and dropout")
-      .row("steps", &D::Run::steps, at_least(1), change, "optimizer updates; at a restart it may only grow")
+      .row("steps", &D::Run::steps, between(1, most_updates), change, "optimizer updates; at a restart it may only grow")
       .row("resume", &D::Run::resume, any(), change, "checkpoint to go on from: \"latest\" or a file; \"\" = start anew")
       .row("time_limit", &D::Run::time_limit, at_least(0), change, "seconds after which the run stops with a checkpoint; 0 = none")
       .row("grace", &D::Run::grace, at_least(0), change, "seconds a stop request may wait for the next drain that the deck fixes")
       .row("watchdog", &D::Run::watchdog, at_least(0), change, "seconds without progress on a rank before the job ends with status 3; 0 = off");
   t.block("model", &D::model, "the transformer")
       .row("family", &D::Model::family, one_of({"gpt2", "llama", "hybrid"}), keep, "model family; hybrid: LLaMA's parts, one kind of layer for each letter of pattern")
-      .row("layers", &D::Model::layers, at_least(1), keep, "transformer blocks; hybrid: the letters of pattern")
+      .row("layers", &D::Model::layers, between(1, most_layers), keep, "transformer blocks; hybrid: the letters of pattern")
       .row("width", &D::Model::width, at_least(1), keep, "size of the residual stream")
       .row("heads", &D::Model::heads, at_least(1), keep, "attention heads; width / heads is the head size")
       .row("kv_heads", &D::Model::kv_heads, at_least(0), keep, "heads of keys and values, each shared by heads / kv_heads heads (llama, hybrid); 0 = heads")
@@ -165,9 +171,9 @@ Table make_table() {
   t.block("train", &D::train, "batches and the optimizer")
       .row("sequence", &D::Train::sequence, at_least(1), keep, "tokens per sequence")
       .row("microbatch_size", &D::Train::microbatch_size, at_least(1), keep, "sequences per microbatch")
-      .row("microbatches", &D::Train::microbatches, at_least(1), change, "microbatches per update of a replica: m of flush schedules, a of PACI; at a restart times parallel.data as before")
+      .row("microbatches", &D::Train::microbatches, between(1, most_microbatches), change, "microbatches per update of a replica: m of flush schedules, a of PACI; at a restart times parallel.data as before")
       .row("learning_rate", &D::Train::learning_rate, at_least(0), keep, "peak learning rate")
-      .row("warmup_steps", &D::Train::warmup_steps, at_least(0), keep, "updates of linear warm-up; a cosine follows")
+      .row("warmup_steps", &D::Train::warmup_steps, between(0, most_updates), keep, "updates of linear warm-up; a cosine follows")
       .row("min_learning_rate", &D::Train::min_learning_rate, at_least(0), keep, "learning rate at the last update")
       .row("weight_decay", &D::Train::weight_decay, at_least(0), keep, "decoupled weight decay of matrices")
       .row("beta1", &D::Train::beta1, below(0, 1), keep, "decay of the first moment")
@@ -183,11 +189,11 @@ Table make_table() {
       .row("name", &D::Schedule::name, one_of({"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "zb-auto", "paci", "async-1f1b", "pipedream", "pipedream-2bw", "pipemare", "plan"}), keep, "schedule")
       .row("order", &D::Schedule::order, one_of({"dynamic", "fixed"}), keep, "paci, pipemare: dynamic reacts to arrivals; fixed does not, so the loss is reproducible")
       .row("ready", &D::Schedule::ready, one_of({"alternate", "backward_first"}), keep, "paci, pipemare, dynamic: which goes first when a forward and a backward are ready")
-      .row("extra_in_flight", &D::Schedule::extra_in_flight, at_least(0), keep, "paci: further forwards admitted on all stages but the last")
-      .row("synchronous_updates", &D::Schedule::synchronous_updates, at_least(0), keep, "asynchronous schedules: the first K updates run as 1f1b")
+      .row("extra_in_flight", &D::Schedule::extra_in_flight, between(0, most_microbatches), keep, "paci: further forwards admitted on all stages but the last")
+      .row("synchronous_updates", &D::Schedule::synchronous_updates, between(0, most_updates), keep, "asynchronous schedules: the first K updates run as 1f1b")
       .row("chunks", &D::Schedule::chunks, at_least(1), change, "interleaved: stages per rank")
       .row("memory_limit", &D::Schedule::memory_limit, at_least(0), keep, "zb-auto: activations a rank may hold, in microbatches of one stage; 0 = as many as stages")
-      .row("annealing_steps", &D::Schedule::annealing_steps, at_least(0), keep, "pipemare: updates over which the learning rate of early stages rises to its full value; 0 = full at once")
+      .row("annealing_steps", &D::Schedule::annealing_steps, between(0, most_updates), keep, "pipemare: updates over which the learning rate of early stages rises to its full value; 0 = full at once")
       .row("plan", &D::Schedule::plan, any(), keep, "plan: CSV file of the order to run, one row per rank")
       .row("partition", &D::Schedule::partition, at_least(0), change, "layers of each stage, 0 for a first or last stage without blocks; [] = balanced")
       .row("replay", &D::Schedule::replay, any(), keep, "action log to replay; \"\" = none");
@@ -207,19 +213,19 @@ Table make_table() {
       .row("generator", &D::Sdp::generator, one_of({"cyclic", "random"}), change, "how units are dealt out: consecutive ones round the circle, or balanced at random")
       .row("seed", &D::Sdp::seed, at_least(0), change, "random: seed of the masks")
       .row("sync", &D::Sdp::sync, one_of({"gradient", "parameter"}), change, "what a unit's holders average: gradients at every update, or parameters from time to time")
-      .row("period", &D::Sdp::period, at_least(1), change, "sync = parameter: updates between averages")
-      .row("refresh", &D::Sdp::refresh, at_least(1), change, "masking = backward: updates between refreshes of what a replica does not hold")
+      .row("period", &D::Sdp::period, between(1, most_updates), change, "sync = parameter: updates between averages")
+      .row("refresh", &D::Sdp::refresh, between(1, most_updates), change, "masking = backward: updates between refreshes of what a replica does not hold")
       .row("fsdp", &D::Sdp::fsdp, any(), change, "a unit's weights, gradients and moments are sharded over its holders");
   t.block("precision", &D::precision, "number formats")
       .row("compute", &D::Precision::compute, one_of({"fp32", "bf16"}), keep, "format of matrix products and messages");
   t.block("checkpoint", &D::checkpoint, "checkpoints")
-      .row("interval", &D::Checkpoint::interval, at_least(0), change, "updates between checkpoints; 0 = only at the end")
+      .row("interval", &D::Checkpoint::interval, between(0, most_updates), change, "updates between checkpoints; 0 = only at the end")
       .row("keep", &D::Checkpoint::keep, at_least(1), change, "newest checkpoints that are kept");
   t.block("output", &D::output, "what is written")
       .row("directory", &D::Output::directory, any(), change, "folder of all outputs")
-      .row("evaluation_interval", &D::Output::evaluation_interval, at_least(0), change, "updates between validations; 0 = never")
-      .row("evaluation_batches", &D::Output::evaluation_batches, at_least(1), change, "microbatches per validation")
-      .row("log_interval", &D::Output::log_interval, at_least(1), change, "updates between lines of text")
+      .row("evaluation_interval", &D::Output::evaluation_interval, between(0, most_updates), change, "updates between validations; 0 = never")
+      .row("evaluation_batches", &D::Output::evaluation_batches, between(1, most_updates), change, "microbatches per validation; as many as the file holds at most")
+      .row("log_interval", &D::Output::log_interval, between(1, most_updates), change, "updates between lines of text")
       .row("progress", &D::Output::progress, one_of({"auto", "bar", "lines", "none"}), change, "progress display; auto = bar on a terminal, else lines");
   t.block("emulate", &D::emulate, "slept compute with real messages, to time schedules on few cores")
       .row("enabled", &D::Emulate::enabled, any(), change, "sleep instead of computing")
@@ -233,7 +239,7 @@ Table make_table() {
       .row("link_latency_ms", &D::Emulate::link_latency_ms, at_least(0), change, "milliseconds added to each message")
       .row("link_latencies_ms", &D::Emulate::link_latencies_ms, at_least(0), change, "the same for each link between neighbouring stages; [] = link_latency_ms everywhere")
       .row("link_mb_per_s", &D::Emulate::link_mb_per_s, at_least(0), change, "bandwidth of a link in 10^6 bytes per second; 0 = no limit")
-      .row("message_bytes", &D::Emulate::message_bytes, at_least(1), change, "bytes of a message between stages")
+      .row("message_bytes", &D::Emulate::message_bytes, between(1, most_message_bytes), change, "bytes of a message between stages")
       .row("jitter", &D::Emulate::jitter, below(0, 1), change, "relative spread of the slept times");
   // clang-format on
   return t;
@@ -248,6 +254,12 @@ std::string number(double value) {
   char buffer[32];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
   return std::string(buffer, end);
+}
+
+// Whole numbers without an exponent, as people write them.
+std::string bound(double value) {
+  return std::abs(value) < 1e15 && value == std::floor(value) ? std::to_string(static_cast<std::int64_t>(value))
+                                                              : number(value);
 }
 
 std::string toml_float(double value) {
@@ -325,10 +337,10 @@ std::string Limits::text() const {
   const bool bounded_below = std::isfinite(low);
   const bool bounded_above = std::isfinite(high) && high < std::numeric_limits<int>::max();
   if (bounded_below && bounded_above) {
-    return number(low) + (low_excluded ? " < " : " <= ") + "value" + (high_excluded ? " < " : " <= ") + number(high);
+    return bound(low) + (low_excluded ? " < " : " <= ") + "value" + (high_excluded ? " < " : " <= ") + bound(high);
   }
-  if (bounded_below) return (low_excluded ? "> " : ">= ") + number(low);
-  if (bounded_above) return (high_excluded ? "< " : "<= ") + number(high);
+  if (bounded_below) return (low_excluded ? "> " : ">= ") + bound(low);
+  if (bounded_above) return (high_excluded ? "< " : "<= ") + bound(high);
   return "";
 }
 

@@ -57,9 +57,11 @@ std::unique_ptr<FolderLock> take_output_folder(const fs::path& folder) {
     fail(folder, output.trace().string() + " is a device or a pipe, but a trace is read and written again");
   }
   try {
-    const fs::path probe = folder / ".minipipe-writable";
-    write_text(probe, "");
-    fs::remove(probe);
+    for (const fs::path& written : {folder, output.checkpoints()}) {
+      const fs::path probe = written / ".minipipe-writable";
+      write_text(probe, "");
+      fs::remove(probe);
+    }
   } catch (const fs::filesystem_error& error) {
     fail(folder, error.what());
   } catch (const RunError& error) {

@@ -169,6 +169,7 @@ File open_for_reading(const fs::path& path) {
 template <typename Function>
 auto reading(const fs::path& path, const Function& function) {
   const File file = open_for_reading(path);
+  if (!file.has("/trace")) throw InputError(path.string() + ": is not a trace; give the trace.h5 of a run");
   try {
     return function(file);
   } catch (const RunError& error) {

@@ -15,51 +15,94 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// Best way to put the first `b` blocks on the first `s` stages, for all s and b: `value` combines the stages' costs.
-struct Table {
-  Table(int stages, int blocks) : columns(blocks + 1), value((stages + 1) * columns, infinity), last(value.size(), 0) {
-    value[0] = 0;
+// The costs of stages that hold blocks [first, last).
+class StageCosts {
+ public:
+  StageCosts(const LayerCosts& costs, int stages) : costs_(costs), stages_(stages) {
+    before_.push_back(0);
+    for (const double cost : costs.blocks) before_.push_back(before_.back() + cost);
   }
-  std::size_t at(int s, int b) const { return static_cast<std::size_t>(s) * columns + b; }
-  std::size_t columns;
-  std::vector<double> value;
-  std::vector<int> last;  // blocks on stage s-1 in the best way
+  // Not lower with more blocks.
+  double operator()(int stage, int first, int last) const {
+    return before_[last] - before_[first] + (stage == 0 ? costs_.embedding : 0.0) + (stage == stages_ - 1 ? costs_.head : 0.0);
+  }
+
+ private:
+  const LayerCosts& costs_;
+  int stages_;
+  std::vector<double> before_;  // sums of the first k blocks
 };
 
-// Of blocks [first, last). `before`: sums of the costs of the first k blocks.
-double stage_cost(const LayerCosts& costs, const std::vector<double>& before, int stage, int stages, int first, int last) {
-  return before[last] - before[first] + (stage == 0 ? costs.embedding : 0.0) + (stage == stages - 1 ? costs.head : 0.0);
+// The cost of the slowest stage under the best partition. The first b blocks on the first s stages cost more with each block,
+// so that the best size of stage s is where its own cost comes to that of the stages before.
+double lowest_maximum(const StageCosts& cost, int stages, int layers) {
+  std::vector<double> before(static_cast<std::size_t>(layers) + 1, infinity), best;
+  before[0] = 0;
+  for (int s = 1; s <= stages; ++s, before.swap(best)) {
+    best.assign(before.size(), infinity);
+    for (int b = s; b <= layers - (stages - s); ++b) {
+      int low = 1, high = b - (s - 1);  // blocks of stage s - 1
+      while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (cost(s - 1, b - middle, b) >= before[b - middle]) {
+          high = middle;
+        } else {
+          low = middle + 1;
+        }
+      }
+      for (const int mine : {low - 1, low}) {
+        if (mine >= 1) best[b] = std::min(best[b], std::max(before[b - mine], cost(s - 1, b - mine, b)));
+      }
+    }
+  }
+  return before[layers];
 }
 
-template <class Combine>
-Table solve(const LayerCosts& costs, int stages, int layers, Combine combine) {
-  Table table(stages, layers);
-  std::vector<double> before = {0};
-  for (const double cost : costs.blocks) before.push_back(before.back() + cost);
-  for (int s = 1; s <= stages; ++s) {
-    for (int b = s; b <= layers - (stages - s); ++b) {
-      for (int mine = 1; mine <= b - (s - 1); ++mine) {
-        const double value =
-            combine(table.value[table.at(s - 1, b - mine)], stage_cost(costs, before, s - 1, stages, b - mine, b));
-        if (value < table.value[table.at(s, b)]) {
-          table.value[table.at(s, b)] = value;
-          table.last[table.at(s, b)] = mine;
+// Where stages may end, so that neither those before nor those behind are above a limit.
+struct Ends {
+  Ends(const StageCosts& cost, int stages, int layers, double limit) : low(stages + 1, 0), high(stages + 1, 0) {
+    for (int s = 1; s <= stages; ++s) {
+      const int most = layers - (stages - s);
+      high[s] = std::min(high[s - 1] + 1, most);
+      while (high[s] < most && cost(s - 1, high[s - 1], high[s] + 1) <= limit) ++high[s];
+    }
+    low[stages] = layers;
+    for (int s = stages - 1; s > 0; --s) {
+      low[s] = std::max(low[s + 1] - 1, s);
+      while (low[s] > s && cost(s, low[s] - 1, low[s + 1]) <= limit) --low[s];
+    }
+  }
+  std::vector<int> low, high;  // of the first s stages
+};
+
+// Least sum of squares among the partitions whose slowest stage is as fast as can be.
+std::vector<int> balanced(const LayerCosts& costs, int stages, int layers) {
+  const StageCosts cost(costs, stages);
+  const double limit = lowest_maximum(cost, stages, layers) * (1 + 1e-12);
+  const Ends ends(cost, stages, layers, limit);
+  std::vector<std::vector<int>> last(stages + 1);  // blocks on stage s - 1 in the best way, by end from low[s] on
+  std::vector<double> before = {0}, best;          // sums, by end from low[s - 1] and low[s] on
+  for (int s = 1; s <= stages; ++s, before.swap(best)) {
+    const int low = ends.low[s], count = std::max(0, ends.high[s] - low + 1);
+    best.assign(count, infinity);
+    last[s].assign(count, 0);
+    for (int b = low; b < low + count; ++b) {
+      const int most = b - std::max(s - 1, ends.low[s - 1]);
+      for (int mine = std::max(1, b - ends.high[s - 1]); mine <= most; ++mine) {
+        const double own = cost(s - 1, b - mine, b);
+        if (own > limit) break;
+        const double value = before[b - mine - ends.low[s - 1]] + own * own;
+        if (value < best[b - low]) {
+          best[b - low] = value;
+          last[s][b - low] = mine;
         }
       }
     }
   }
-  return table;
-}
-
-std::vector<int> balanced(const LayerCosts& costs, int stages, int layers) {
-  const Table slowest = solve(costs, stages, layers, [](double before, double cost) { return std::max(before, cost); });
-  const double limit = slowest.value[slowest.at(stages, layers)] * (1 + 1e-12);
-  const Table even = solve(costs, stages, layers,
-                           [limit](double before, double cost) { return cost > limit ? infinity : before + cost * cost; });
   std::vector<int> blocks(stages);
   int left = layers;
   for (int s = stages; s > 0; --s) {
-    blocks[s - 1] = even.last[even.at(s, left)];
+    blocks[s - 1] = last[s][left - ends.low[s]];
     left -= blocks[s - 1];
   }
   return blocks;

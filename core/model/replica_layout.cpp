@@ -85,11 +85,17 @@ Bucket bucket_of(const std::vector<Part>& parts) {
   return bucket;
 }
 
-// One bucket per set of holders, in the order of the first element of each.
-std::vector<Bucket> buckets_of_layer(const std::vector<Part>& parts, int layer) {
+// The order is kept.
+std::vector<std::vector<Part>> by_layer(const std::vector<Part>& parts, int layers) {
+  std::vector<std::vector<Part>> result(static_cast<std::size_t>(layers));
+  for (const Part& part : parts) result[part.layer].push_back(part);
+  return result;
+}
+
+// Of the parts of a layer: one bucket per set of holders, in the order of the first element of each.
+std::vector<Bucket> buckets_of_layer(const std::vector<Part>& parts) {
   std::vector<std::vector<Part>> groups;
   for (const Part& part : parts) {
-    if (part.layer != layer) continue;
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.front().holders == part.holders; });
     if (group == groups.end()) group = groups.insert(groups.end(), std::vector<Part>());
     group->push_back(part);
@@ -102,18 +108,21 @@ std::vector<Bucket> buckets_of_layer(const std::vector<Part>& parts, int layer) 
 // In the order in which their gradients are complete.
 std::vector<Bucket> buckets_of_stage(const std::vector<Part>& parts, std::int64_t most_floats) {
   std::vector<Bucket> buckets;
-  std::map<std::vector<int>, std::vector<Part>> open;  // by holders; in descending order
-  const auto close = [&](std::vector<Part>& group) {
-    std::reverse(group.begin(), group.end());
-    if (!group.empty()) buckets.push_back(bucket_of(group));
-    group.clear();
+  struct Group {
+    std::vector<Part> parts;  // in descending order
+    std::int64_t floats = 0;
+  };
+  std::map<std::vector<int>, Group> open;  // by holders
+  const auto close = [&](Group& group) {
+    std::reverse(group.parts.begin(), group.parts.end());
+    if (!group.parts.empty()) buckets.push_back(bucket_of(group.parts));
+    group = {};
   };
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    std::vector<Part>& group = open[part->holders];
-    std::int64_t floats = part->floats;
-    for (const Part& other : group) floats += other.floats;
-    if (floats > most_floats) close(group);
-    group.push_back(*part);
+    Group& group = open[part->holders];
+    if (group.floats + part->floats > most_floats) close(group);
+    group.parts.push_back(*part);
+    group.floats += part->floats;
   }
   for (auto& [holders, group] : open) close(group);
   std::stable_sort(buckets.begin(), buckets.end(),
@@ -192,8 +201,9 @@ ReplicaLayout::ReplicaLayout(const ModelConfig& model, const StageLayers& stage,
         static_cast<std::int64_t>(shards.take(static_cast<std::size_t>(bucket.shard(options.replica).floats())));
   };
   layers.resize(static_cast<std::size_t>(count));
+  const auto parts_of_layer = by_layer(parts, count);
   for (int l = count - 1; l >= 0; --l) {
-    layers[l] = buckets_of_layer(parts, l);
+    layers[l] = buckets_of_layer(parts_of_layer[l]);
     for (Bucket& bucket : layers[l]) {
       locate(bucket);
       if (!sharded) continue;

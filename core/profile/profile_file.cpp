@@ -1,5 +1,9 @@
 #include "core/profile/profile_file.hpp"
 
+#include <cmath>
+#include <sstream>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "core/io/hdf5.hpp"
@@ -12,6 +16,15 @@ namespace {
 
 constexpr const char* format_name = "minipipe profile";
 constexpr std::int64_t format_version = 2;
+
+constexpr double most_seconds = 1e6;
+
+template <class Number>
+std::string number_text(Number value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
 
 // The kinds of layers a file has, each with the name of its attributes.
 using Kinds = std::vector<std::pair<LayerKind, const char*>>;
@@ -103,9 +116,17 @@ Profile read_checked(const std::filesystem::path& path) {
   Profile profile;
   const auto number = [&](const std::string& object, const char* key, auto& value) {
     value = file.get<std::remove_reference_t<decltype(value)>>(object, key);
-    if (!(value >= 0)) {
-      throw InputError("profile " + path.string() + ": " + object + " " + key + " = " + std::to_string(value) +
-                       " must be 0 or more");
+    std::string problem;
+    if (!(value >= 0)) problem = " must be 0 or more";
+    // 1e9 ms, as in JSON: sums of a simulation must stay exact.
+    if constexpr (std::is_same_v<std::remove_reference_t<decltype(value)>, double>) {
+      const bool rate = std::string_view(key) == "bytes_per_s";
+      if (rate && !std::isfinite(value)) problem = " must be finite";
+      if (!rate && value > most_seconds) problem = " must be at most 1e6 s";
+    }
+    if (!problem.empty()) {
+      throw InputError("profile " + path.string() + ": " + object + " " + key + " = " + number_text(value) + problem +
+                       "; measure again with minipipe profile DECK");
     }
   };
   const auto text = [&](const std::string& object, const char* key, std::string& value) { value = file.get_text(object, key); };

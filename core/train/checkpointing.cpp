@@ -137,6 +137,12 @@ std::optional<std::filesystem::path> find_checkpoint(const std::string& wanted, 
     throw InputError(option + " \"" + wanted +
                      "\": no such file; give a checkpoint (OUT/checkpoints/step_XXXXXXXX.h5) or \"latest\"");
   }
+  if (std::filesystem::is_directory(wanted)) {
+    throw InputError(
+        option + " \"" + wanted +
+        "\": is a folder; give a checkpoint in it (OUT/checkpoints/step_XXXXXXXX.h5), or \"latest\" with its run's "
+        "output.directory");
+  }
   return wanted;
 }
 

@@ -10,6 +10,14 @@
 
 namespace minipipe::core {
 
+std::int64_t most_extra_in_flight(const Deck& deck) {
+  std::int64_t updates = deck.run.steps;
+  for (const std::int64_t interval : {deck.checkpoint.interval, deck.output.evaluation_interval}) {
+    if (interval > 0) updates = std::min(updates, interval);
+  }
+  return updates * deck.train.microbatches - 1;
+}
+
 namespace {
 // True if the schedule runs input and weight gradients apart.
 bool splits_backward(const schedules::ScheduleOptions& options) {
@@ -39,7 +47,7 @@ schedules::ScheduleOptions schedule_options(const Deck& deck, int stages) {
   options.window = deck.train.microbatches;
   options.order = deck.schedule.order == "fixed" ? schedules::Order::fixed : schedules::Order::dynamic;
   options.ready = deck.schedule.ready == "backward_first" ? schedules::Ready::backward_first : schedules::Ready::alternate;
-  options.extra_in_flight = deck.schedule.extra_in_flight;
+  options.extra_in_flight = static_cast<int>(std::min<std::int64_t>(deck.schedule.extra_in_flight, most_extra_in_flight(deck)));
   options.synchronous_updates = deck.schedule.synchronous_updates;
   options.chunks = chunks_of(deck);
   options.memory_limit = deck.schedule.memory_limit;

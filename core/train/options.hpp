@@ -18,6 +18,10 @@ Deck effective_deck(Deck deck);
 // What the deck's blocks mean to the layers below: the schedule, the model, one stage of it.
 schedules::ScheduleOptions schedule_options(const Deck& deck, int stages);
 
+// Forwards beyond one that a stage can have in flight at most: as many as there are between two drains. More slots than for
+// these (schedule.extra_in_flight) would never be used.
+std::int64_t most_extra_in_flight(const Deck& deck);
+
 // Which pipeline rank holds which stage, on so many ranks in all; a replica in one process stands for as many pipeline ranks as
 // the schedule has.
 schedules::Placement placement_of_run(const Deck& deck, int ranks);

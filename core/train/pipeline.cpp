@@ -272,17 +272,23 @@ void Pipeline::run_segment(std::map<int, std::unique_ptr<schedules::Policy>> pol
 }
 
 std::vector<MicrobatchLoss> Pipeline::evaluate(BatchSource& source, std::int64_t microbatches, const Poll& poll,
-                                               const SwitchStage::TokenLosses& keep) {
+                                               const SwitchStage::TokenLosses& keep, const NextPart& next_part) {
   const auto state = stages_.front().executor->state();
   const SentBytes before = all_sent();
   for (LocalStage& stage : stages_) {
     stage.switchable->evaluate(source, keep);
     stage.executor->start_at(0, 0);
   }
-  std::map<int, std::unique_ptr<schedules::Policy>> policies;
-  for (const LocalStage& stage : stages_) policies[stage.index] = schedules::make_forward_only_policy();
   // Where they cannot be dealt out evenly, some replicas do one more for nothing: layers are exchanged by all together.
-  run_segment(std::move(policies), (microbatches + place_.replicas - 1) / place_.replicas, poll);
+  const std::int64_t share = (microbatches + place_.replicas - 1) / place_.replicas;
+  for (std::int64_t done = 0; done < share;) {
+    const std::int64_t part = next_part ? next_part(done, share - done) : share;
+    if (part == 0) break;
+    done += part;
+    std::map<int, std::unique_ptr<schedules::Policy>> policies;
+    for (const LocalStage& stage : stages_) policies[stage.index] = schedules::make_forward_only_policy();
+    run_segment(std::move(policies), done, poll);
+  }
   std::vector<MicrobatchLoss> losses;
   for (LocalStage& stage : stages_) {
     stage.switchable->train();

@@ -75,11 +75,16 @@ class Pipeline {
   // Gives every stage its policy (by stage) and works until all stages of this rank have drained before microbatch `end`.
   void run_segment(std::map<int, std::unique_ptr<schedules::Policy>> policies, std::int64_t end, const Poll& poll);
 
+  // How many of a replica's microbatches an evaluation does next, 1 to `left`, after `done` of them; 0 cuts it short. Must
+  // answer the same on all ranks of all replicas.
+  using NextPart = std::function<std::int64_t(std::int64_t done, std::int64_t left)>;
+
   // Forward passes of `microbatches` microbatches of `source`, dealt out over the replicas, through the whole pipe, on an empty
   // pipe. Returns the losses of this replica's share on the rank of its last stage, nothing elsewhere. Counters are as before
-  // afterwards; nothing is logged. All replicas must call it together.
+  // afterwards; nothing is logged. All replicas must call it together. With `next_part`, in parts, between which the pipe is
+  // empty; cut short where it says so.
   std::vector<MicrobatchLoss> evaluate(BatchSource& source, std::int64_t microbatches, const Poll& poll,
-                                       const SwitchStage::TokenLosses& keep = {});
+                                       const SwitchStage::TokenLosses& keep = {}, const NextPart& next_part = {});
 
   // Bytes this rank has sent while training; evaluations apart.
   SentBytes sent() const;

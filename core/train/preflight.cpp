@@ -19,12 +19,18 @@ Preflight preflight(const Deck& deck, int stages, std::int64_t updates) {
 
 Preflight preflight(const Deck& deck, int stages, std::int64_t updates, const schedules::Costs& costs) {
   Preflight result;
-  const auto options = schedule_options(deck, stages);
+  auto options = schedule_options(deck, stages);
   const std::int64_t window = deck.train.microbatches;
   // A steady state shows after every stage has been full for some windows; more updates than the run has would show what never
-  // happens.
-  const std::int64_t steady = deck.schedule.synchronous_updates + 4 + 8 * ((stages + window - 1) / window);
-  result.updates = updates > 0 ? updates : std::min(deck.run.steps, steady);
+  // happens. Where there are too many updates, or microbatches in one, for a simulation, fewer have to do.
+  const std::int64_t full = 4 + 8 * ((stages + window - 1) / window);
+  const std::int64_t most = schedules::most_simulated_passes / window / stages;
+  result.updates = updates > 0 ? updates : std::min(deck.run.steps, options.synchronous_updates + full);
+  if (updates == 0 && result.updates > most) {
+    options.synchronous_updates = std::min<std::int64_t>(options.synchronous_updates, 1);
+    result.updates = std::min({deck.run.steps, options.synchronous_updates + full, std::max<std::int64_t>(2, most)});
+  }
+  schedules::require_simulable(options, result.updates, "lower train.microbatches, the number of stages or --updates");
   std::vector<std::int64_t> drains;
   const std::int64_t synchronous = options.synchronous_updates;
   if (schedules::is_asynchronous(options.name) && synchronous > 0 && synchronous < result.updates)
@@ -81,6 +87,13 @@ std::string delay_warning(const Deck& deck, int stages) {
   return "warning: under schedule " + options.name + " gradients of the first stage are up to " + std::to_string(delay) +
          " updates old, and AdamW bears that badly early in training; set schedule.synchronous_updates, or train.optimizer = "
          "\"muon\", or raise train.microbatches\n";
+}
+
+std::string in_flight_note(const Deck& deck) {
+  const std::int64_t most = most_extra_in_flight(deck);
+  if (deck.schedule.name != "paci" || deck.schedule.extra_in_flight <= most) return "";
+  return "schedule.extra_in_flight = " + std::to_string(deck.schedule.extra_in_flight) + ": the pipe drains after every " +
+         std::to_string(most + 1) + " microbatches, so that it has slots as for " + std::to_string(most) + "\n";
 }
 
 std::vector<std::pair<std::string, std::size_t>> PlannedMemory::categories() const {

@@ -42,6 +42,9 @@ std::string precision_warning(const Deck& deck);
 // update old, under AdamW from the first update on. Empty if not.
 std::string delay_warning(const Deck& deck, int stages);
 
+// A line if schedule.extra_in_flight admits more than can be in flight between two drains. Empty if not.
+std::string in_flight_note(const Deck& deck);
+
 // Bytes each stage of a replica will allocate, messages and the exchange with other replicas included. Allocates nothing.
 struct PlannedMemory {
   StageBytes stage;

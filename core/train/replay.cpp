@@ -20,7 +20,7 @@ schedules::Plan read_replay(const std::string& file, int stages) {
     try {
       recorded = TraceReader(file).actions().plan();
     } catch (const InputError& error) {
-      throw InputError("schedule.replay = \"" + file + "\": " + error.what() + "; give a run's trace.h5 or a CSV plan");
+      throw InputError("schedule.replay = \"" + file + "\": " + error.what());
     }
   }
   schedules::Plan by_stage;

@@ -7,9 +7,9 @@
 #include "core/deck/print.hpp"
 #include "core/io/checkpoint.hpp"
 #include "core/train/checkpointing.hpp"
-#include "core/train/mean_loss.hpp"
 #include "core/train/options.hpp"
 #include "core/train/trace_attributes.hpp"
+#include "schedules/error.hpp"
 
 namespace minipipe::core {
 
@@ -45,6 +45,8 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
     trace_ = std::make_unique<TraceWriter>(folder_.trace(), trace_attributes(deck_, place_, build_, share), first_update_ > 0);
     if (first_update_ > 0) trace_->truncate_to(first_update_, logged_before_);
   });
+  agree(comm_.get(), [&] { owes_evaluation_ = place_.rank == 0 && misses_evaluation(); });
+  check(MPI_Bcast(&owes_evaluation_, 1, MPI_CXX_BOOL, 0, comm_.get()), "deciding what is to be made up for");
 }
 
 Trainer::~Trainer() = default;
@@ -69,33 +71,16 @@ int Trainer::run() {
     return 0;
   }
   lap(seconds_.other);
-  bool stopping = false;
+  if (owes_evaluation_) evaluate();
+  bool stopping = evaluation_cut_ > 0 && stop_decided();
   while (update_ < deck_.run.steps && !stopping) {
     train_segment();
     if (drains_.evaluates(update_)) evaluate();
-    stopping = stop_decided() && update_ < deck_.run.steps;
+    stopping = stop_decided() && !complete();
     if (stopping || drains_.writes_checkpoint(update_)) write_checkpoint();
   }
   finish();
   return stopping ? 75 : 0;
-}
-
-void Trainer::evaluate() {
-  if (deck_.emulate.enabled || sources_.validation == nullptr) return;
-  const auto poll = [&](bool moved) -> std::optional<std::int64_t> {
-    poll_idle(moved);
-    return std::nullopt;
-  };
-  const auto losses = pipeline_->evaluate(*sources_.validation, deck_.output.evaluation_batches, poll);
-  wait_for_all();
-  validation_loss_ = mean_loss(comm_.get(), losses);
-  if (progress_) progress_->validation(update_, validation_loss_);
-  agree(comm_.get(), [&] {
-    if (place_.rank != 0) return;
-    trace_->append_validation({update_, validation_loss_});
-    trace_->flush();
-  });
-  lap(seconds_.evaluation);
 }
 
 void Trainer::write_checkpoint() {
@@ -114,7 +99,13 @@ void Trainer::write_checkpoint() {
   // checkpoint takes.
   watchdog_.beat();
   agree(comm_.get(), [&] {
-    save_checkpoint(comm_.get(), checkpoint_path(folder_.checkpoints(), update_), *pipeline_, state);
+    try {
+      save_checkpoint(comm_.get(), checkpoint_path(folder_.checkpoints(), update_), *pipeline_, state);
+    } catch (const RunError& error) {
+      throw RunError(std::string(error.what()) +
+                     "; make room there if the disk is full, and run again with run.resume=latest to go on from the last "
+                     "checkpoint");
+    }
     if (place_.rank == 0) keep_last(folder_.checkpoints(), deck_.checkpoint.keep);
   });
   watchdog_.beat();
@@ -127,7 +118,7 @@ bool Trainer::stop_decided() {
   int stopping = 0;
   if (place_.rank == 0) {
     stopping = control_->poll_stop_request() ? 1 : 0;
-    if (stopping && update_ < deck_.run.steps) {
+    if (stopping && !complete()) {
       std::cout << stop_->reason() << ": stopping after update " << update_
                 << " with a checkpoint; run again with run.resume=latest to go on";
       if (stop_->cut()) {
@@ -135,6 +126,7 @@ bool Trainer::stop_decided() {
                      "never stopped "
                      "(raise run.grace or lower checkpoint.interval to avoid that)";
       }
+      if (evaluation_cut_ > 0) tell_cut_evaluation();
       std::cout << std::endl;
     }
   }

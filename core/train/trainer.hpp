@@ -67,6 +67,10 @@ class Trainer {
   void add_message_waits(const schedules::Log& log, int replica);
   void check_segment(const schedules::Log& log, int replica, std::int64_t first_update);
   void evaluate();
+  std::int64_t next_evaluation_part(std::int64_t done, std::int64_t left, double began);
+  bool misses_evaluation() const;
+  void tell_cut_evaluation() const;
+  bool complete() const;
   void write_checkpoint();
   bool stop_decided();
   void wait_for_all();
@@ -98,6 +102,8 @@ class Trainer {
   std::unique_ptr<FolderLock> lock_;  // of the folder; rank 0
   std::string notes_;                 // what the user is told about a resume
   bool nothing_to_do_ = false;        // all updates were done, and summed up, before this process began
+  bool owes_evaluation_ = false;      // of the updates done before this process began
+  std::int64_t evaluation_cut_ = 0;  // microbatches that a replica did of an evaluation before a stop cut it short; 0 = not cut
   std::optional<schedules::Plan> replay_;
   Nap nap_;
 

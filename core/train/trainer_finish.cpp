@@ -88,7 +88,7 @@ Summary Trainer::summarise() {
   summary.stages = place_.stages();
   summary.replicas = deck_.parallel.data;
   summary.steps = update_;
-  summary.done = update_ >= deck_.run.steps;
+  summary.done = complete();
   summary.case_number = deck_.case_number;
   summary.swept = deck_.swept;
   if (place_.rank != 0) return summary;

@@ -75,6 +75,8 @@ PlanHeader read_plan_header(std::istream& stream, const std::string& file) {
   PlanHeader header;
   std::string line;
   for (int row = 1; std::getline(stream, line); ++row) {
+    if (row == 1 && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);  // the byte order mark of some editors
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (!line.starts_with("# ")) continue;
     const auto colon = line.find(": ");
     if (colon == std::string::npos) continue;
@@ -82,12 +84,13 @@ PlanHeader read_plan_header(std::istream& stream, const std::string& file) {
     const std::string text = line.substr(colon + 2);
     std::istringstream value(text);
     bool good = true;
+    const auto count = [&](int& number) { return value >> number && value.peek() == EOF && number >= 1; };
     if (key == "model") header.model = text;
     if (key == "profile") header.profile = text;
     if (key == "machine") header.machine = text;
-    if (key == "layers") good = static_cast<bool>(value >> header.layers);
-    if (key == "devices") good = static_cast<bool>(value >> header.devices);
-    if (key == "microbatches") good = static_cast<bool>(value >> header.microbatches);
+    if (key == "layers") good = count(header.layers);
+    if (key == "devices") good = count(header.devices);
+    if (key == "microbatches") good = count(header.microbatches);
     if (key == "makespan") good = static_cast<bool>(value >> header.makespan);
     if (key == "partition") {
       char mark = 0;
@@ -108,13 +111,13 @@ void check_plan_header(const Deck& deck, int ranks) {
   std::ifstream stream(deck.schedule.plan);
   if (!stream) return;  // the rules of the deck say so
   const PlanHeader header = read_plan_header(stream, deck.schedule.plan);
-  if (header.layers == 0) return;
   const auto require = [&](bool condition, const std::string& what) {
     if (!condition) throw InputError("schedule.plan = \"" + deck.schedule.plan + "\": the plan was made for " + what);
   };
-  require(header.layers == deck.model.layers, std::to_string(header.layers) + " layers, but model.layers = " +
-                                                  std::to_string(deck.model.layers) + "; tune again for this model");
-  require(header.microbatches == deck.train.microbatches,
+  require(header.layers == 0 || header.layers == deck.model.layers,
+          std::to_string(header.layers) + " layers, but model.layers = " + std::to_string(deck.model.layers) +
+              "; tune again for this model");
+  require(header.microbatches == 0 || header.microbatches == deck.train.microbatches,
           std::to_string(header.microbatches) + " microbatches, but train.microbatches = " +
               std::to_string(deck.train.microbatches) + "; tune again or change it");
   const int in_one_process = deck.parallel.data;

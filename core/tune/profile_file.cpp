@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "core/deck/text.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -42,8 +43,10 @@ class Reader {
   }
 
   int whole(const json& value, const std::string& path, int least) const {
-    if (!value.is_number_integer() || value.get<std::int64_t>() < least || value.get<std::int64_t>() > 1000000) {
-      fail(path, "is " + value.dump() + "; it must be a whole number of " + std::to_string(least) + " or more");
+    constexpr int most = 1000000;
+    if (!value.is_number_integer() || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most) {
+      fail(path, "is " + shortened(value.dump()) + "; it must be a whole number, " + std::to_string(least) + " to " +
+                     std::to_string(most) + ", in digits only");
     }
     return value.get<int>();
   }
@@ -84,6 +87,21 @@ class Reader {
   const json& root_;
   std::string file_;
 };
+
+// JSON itself lets a later value replace an earlier one.
+json parse_once(const std::string& text, const std::string& file) {
+  std::vector<std::set<std::string>> objects;
+  const auto look = [&](int, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start) objects.emplace_back();
+    if (event == json::parse_event_t::object_end) objects.pop_back();
+    if (event == json::parse_event_t::key && !objects.back().insert(parsed.get<std::string>()).second) {
+      throw InputError("profile " + file + ": " + shortened(parsed.get<std::string>()) +
+                       " is a repeated key; give it once in its object");
+    }
+    return true;
+  };
+  return json::parse(text, look);
+}
 
 double entry(const Table& table, char symbol, double otherwise) {
   const auto found = table.find(symbol);
@@ -166,7 +184,7 @@ ProfileGrowth read_growth(const Reader& reader, const json& root, const std::str
 ProfileFile parse_profile(const std::string& text, const std::string& file) {
   json root;
   try {
-    root = json::parse(text);
+    root = parse_once(text, file);
   } catch (const json::exception& error) {
     throw InputError("profile " + file + ": not JSON: " + error.what());
   }
@@ -234,7 +252,7 @@ ProfileFile parse_profile(const std::string& text, const std::string& file) {
     const bool reserved = symbol == 'E' || symbol == 'L';
     if (reserved || !times[0].contains(symbol)) {
       reader.fail("layers",
-                  "has '" + std::string(1, symbol) + "' at position " + std::to_string(i) + ", " +
+                  "has '" + letter_at(profile.pattern, i) + "' at position " + std::to_string(i) + ", " +
                       (reserved ? "which stands for embedding or head and is no layer" : "which has no cost in forward_ms"));
     }
     profile.layers.push_back(costs(symbol, 1));

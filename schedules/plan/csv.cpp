@@ -45,6 +45,7 @@ Plan read_csv(std::istream& stream, const std::string& name) {
   std::string line;
   for (int line_number = 1; std::getline(stream, line); ++line_number) {
     std::string_view rest = line;
+    if (line_number == 1 && rest.starts_with("\xef\xbb\xbf")) rest.remove_prefix(3);  // the byte order mark of some editors
     if (trim(rest).empty() || trim(rest).starts_with('#')) continue;
     ActionList& list = plan.ranks.emplace_back();
     RowSource& source = plan.sources.emplace_back();

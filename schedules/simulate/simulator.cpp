@@ -262,6 +262,14 @@ Costs Costs::equal(int stages, double forward, double backward_input, double bac
           std::vector<double>(n, update), latency};
 }
 
+void require_simulable(const ScheduleOptions& options, std::int64_t updates, const std::string& remedy) {
+  const std::int64_t window = effective_window(options);
+  if (updates <= most_simulated_passes / window / options.stages) return;
+  throw InputError("schedule " + options.name + ": " + std::to_string(updates) + " updates of " + std::to_string(window) +
+                   " microbatches on " + std::to_string(options.stages) + " stages are more than the " +
+                   std::to_string(most_simulated_passes) + " passes that can be simulated; " + remedy);
+}
+
 SimulationResult simulate(const ScheduleOptions& options, const Costs& costs, std::int64_t microbatches,
                           std::vector<std::int64_t> segment_ends) {
   return simulate(options, costs, placement_for(options), microbatches, std::move(segment_ends));

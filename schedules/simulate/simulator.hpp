@@ -33,6 +33,12 @@ struct SimulationResult {
   std::vector<double> gap_mean;              // by stage, over all microbatches (fill and drain included)
 };
 
+// Forwards, one for each microbatch on each stage. More take gigabytes and minutes, for nothing that fewer would not show.
+inline constexpr std::int64_t most_simulated_passes = 20000000;
+
+// Throws InputError if so many updates have more; `remedy` ends its text.
+void require_simulable(const ScheduleOptions& options, std::int64_t updates, const std::string& remedy);
+
 // Discrete-event simulation of `microbatches` under the policy objects that also drive the executor. The pipe drains at each of
 // `segment_ends` (ascending, below `microbatches`) and at the end; the next segment starts when all stages have drained.
 // Throws InputError for costs that do not fit, RunError if the schedule comes to a stop (deadlock).

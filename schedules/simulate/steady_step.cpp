@@ -17,6 +17,7 @@ SteadyStep steady_step(const ScheduleOptions& options, const Costs& costs) {
   const std::int64_t fill = is_asynchronous(options.name) ? (options.stages + window - 1) / window : 0;
   const std::int64_t shorter = 1 + options.synchronous_updates + fill;
   const std::int64_t more = std::max<std::int64_t>(1, fill);
+  require_simulable(options, 2 * shorter + more, "lower --devices, --chunks or --microbatches");
   const SimulationResult few = simulate(options, costs, shorter * window);
   const SimulationResult many = simulate(options, costs, (shorter + more) * window);
   SteadyStep step;

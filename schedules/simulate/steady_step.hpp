@@ -24,6 +24,7 @@ struct SteadyStep {
 // Simulates the schedule twice, the second time for more updates. A replica's exchange of gradients belongs into costs.update:
 // it then starts when the stage's own last weight gradient is done, holds up this stage only, and overlaps with what other
 // stages compute. Replicas are alike, so one of them stands for all.
+// InputError for a schedule of more than most_simulated_passes in these updates.
 SteadyStep steady_step(const ScheduleOptions& options, const Costs& costs);
 
 }  // namespace minipipe::schedules

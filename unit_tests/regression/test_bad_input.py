@@ -38,6 +38,11 @@ def test_deck():
     Path("syntax.toml").write_text("[run]\nname = \n")
     refused("syntax.toml:2", deck="syntax.toml")
     refused("absent.toml", "cannot be read", deck="absent.toml")
+    Path("empty.toml").write_text("")
+    for empty in ("empty.toml", "/dev/null"):
+        refused(f"deck {empty}: is empty", "give the path of a TOML deck", deck=empty)
+    refused("deck /dev/zero: is longer than 256 MiB", deck="/dev/zero", ranks=1)
+    refused("deck .: is a folder", deck=".", ranks=1)
 
 
 def test_all_at_once():
@@ -60,6 +65,27 @@ def test_command_line():
     result = support.run(2, status=2)
     support.assert_contains(result.output, "train", "eval", "prepare")
     assert result.output.count("sub-command") == 1, result.output
+
+
+def test_absurd_numbers():
+    emulated = {"emulate.enabled": True, "emulate.message_bytes": 9223372036854775807}
+    refused("emulate.message_bytes = 9223372036854775807: is above 1073741824", changes=emulated)
+    refused("train.microbatches = 9223372036854775807: is above 1000000", changes={"train.microbatches": 9223372036854775807}, verb="check")
+    refused("train.clip_norm = +inf: must be finite", more=("train.clip_norm=+inf",))
+    refused("train.learning_rate = inf: must be finite", more=("train.learning_rate=inf",))
+
+
+def test_names_of_other_things():
+    support.train(1, "made", {"run.steps": 2})
+    refused('run.resume = "made": is a folder; give a checkpoint in it', changes={"run.resume": "made"}, ranks=1)
+    replay = {"schedule.replay": str(support.checkpoint("made", 2))}
+    refused("is not a trace; give the trace.h5 of a run", "schedule.replay = ", changes=replay, ranks=1)
+
+
+def test_seeds_of_commands():
+    for command in (["tune", "deck.toml"], ["prepare", "--synthetic", "--out", "none"]):
+        result = support.run(1, *command, "--seed", "-1", status=2)
+        support.assert_contains(result.output, "--seed", "-1 is not a seed; give a whole number from 0")
 
 
 def test_stages():
@@ -164,5 +190,5 @@ def test_transport():
 
 
 if __name__ == "__main__":
-    deck = [test_deck, test_all_at_once, test_command_line, test_stages, test_combinations]
-    support.main([*deck, test_tokens, test_checkpoints, test_model_too_large, test_output, test_transport])
+    deck = [test_deck, test_all_at_once, test_command_line, test_stages, test_combinations, test_absurd_numbers]
+    support.main([*deck, test_names_of_other_things, test_seeds_of_commands, test_tokens, test_checkpoints, test_model_too_large, test_output, test_transport])

@@ -62,7 +62,7 @@ def test_no_space():
 
     # Room for the trace, not for a checkpoint.
     failed = resume(2, status=3, env=device.leave(4 * MEBIBYTE))
-    support.assert_contains(failed.output, device.no_room, "device/out/checkpoints/.step_00000002.h5.tmp")
+    support.assert_contains(failed.output, device.no_room, "device/out/checkpoints/.step_00000002.h5.tmp", "make room", "run.resume=latest")
     assert failed.output.count(device.no_room) == 1, failed.output
     assert support.checkpoints("device/out") == [first], "a half-written checkpoint has a checkpoint's name"
     assert not list(Path("device/out/checkpoints").glob(".*")), "the half-written file keeps the device full"

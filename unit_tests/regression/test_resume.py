@@ -149,6 +149,78 @@ def test_a_finished_run():
     assert support.summary("finished")["done"] and support.summary("finished")["steps"] == 5
 
 
+# Longer than the first part of an evaluation, which is never cut.
+LONG = {"run.steps": 4, "train.microbatch_size": 2, "output.evaluation_interval": 2, "output.evaluation_batches": 30}
+CUT = "the evaluation after update {} was cut after {} of 30 microbatches"
+
+
+def test_cut_evaluation():
+    for name, ranks, changes in (
+        ("1f1b", 2, {}),
+        ("paci", 2, {"schedule.name": "paci"}),
+        ("fsdp", 4, {"parallel.data": 2, "parallel.mode": "fsdp"}),
+    ):
+        out, changes = f"cut_{name}", {**LONG, **changes}
+        support.train(ranks, f"{out}_whole", changes)
+        done = 8 * int(changes.get("parallel.data", 1))
+        # The first stop may come before the update that the evaluation is due after.
+        at = {"run.time_limit": 1e-3, "output.evaluation_interval": 2, "checkpoint.interval": 2}
+        starts, told = 0, ""
+        while CUT.format(2, done) not in told:
+            starts += 1
+            assert starts <= 2, told
+            told = go_on(out, changes, ranks=ranks, also=at, status=75).output
+        support.assert_contains(told, "run.time_limit was reached", "the resumed run makes up for it")
+        assert "no update was done" not in told, told
+        assert support.checkpoints(out)[-1] == support.checkpoint(out, 2), support.checkpoints(out)
+        assert support.read_trace(out)["val/step"].tolist() == [], support.read_trace(out)["val/step"]
+        # What is made up for can be cut, too.
+        told = go_on(out, changes, ranks=ranks, also=at, status=75).output
+        support.assert_contains(told, CUT.format(2, done), "no update was done", "output.evaluation_batches")
+        go_on(out, changes, ranks=ranks)
+        support.assert_same_trace(f"{out}_whole", out)
+
+
+def test_cut_last_evaluation():
+    changes = {**LONG, "run.steps": 1, "train.warmup_steps": 0, "output.evaluation_interval": 1}
+    support.assert_contains(go_on("cut_last", changes, ranks=1, also={"run.time_limit": 1e-3}, status=75).output, CUT.format(1, 8))
+    summary = support.summary("cut_last")
+    assert not summary["done"] and summary["validation_loss"] is None, summary
+    go_on("cut_last", changes, ranks=1)
+    assert support.summary("cut_last")["done"]
+    assert support.read_trace("cut_last")["val/step"].tolist() == [1]
+
+
+def test_signal_in_an_evaluation():
+    # Seconds of evaluation: the whole training file, a sequence at a time.
+    changes = {"run.steps": 2, "train.microbatch_size": 1, "output.evaluation_interval": 1, "output.evaluation_batches": 1000000}
+    changes.update({"model.layers": 8, "model.width": 64, "data.validation": "data/sample/train.h5"})
+    job = support.Job(2, "train", "deck.toml", *support.overrides({**changes, "output.directory": "signal"}))
+    assert job.until(lambda: "step 1/" in job.output(1), "update 1")
+    job.kill(1, signal.SIGUSR1)
+    told = support.finish(job, 75).output
+    support.assert_contains(told, "output.evaluation_batches = 1000000: ", "holds 6187 microbatches", "goes through these once")
+    support.assert_contains(told, "a signal asked the run to stop", "the evaluation after update 1 was cut")
+    assert support.checkpoints("signal") == [support.checkpoint("signal", 1)]
+
+
+def test_evaluation_batches():
+    # As many as the file holds, and no window twice.
+    all_of_it = {"run.steps": 1, "train.warmup_steps": 0, "output.evaluation_interval": 1, "output.evaluation_batches": 1000000}
+    told = support.train(1, "all_of_it", all_of_it).output
+    there = int(told.split("holds ")[1].split()[0])
+    for name, batches in (("as_many", there), ("fewer", there - 1)):
+        told = support.train(1, name, {**all_of_it, "output.evaluation_batches": batches}).output
+        assert "goes through" not in told, told
+    support.assert_same_trace("all_of_it", "as_many")
+    loss = {name: support.read_trace(name)["val/loss"][0] for name in ("as_many", "fewer")}
+    assert loss["as_many"] != loss["fewer"], loss
+    options = ["deck.toml", "--checkpoint", str(support.checkpoint("as_many", 1)), *support.overrides(all_of_it)]
+    told = support.run(1, "eval", *options).output
+    support.assert_contains(told, "goes through these once", f'"validation_loss":{loss["as_many"]!r}')
+
+
 if __name__ == "__main__":
     tests = [test_flush, test_paci, test_from_a_file, test_a_file_of_another_run, test_other_ranks, test_hybrid]
+    tests += [test_cut_evaluation, test_cut_last_evaluation, test_signal_in_an_evaluation, test_evaluation_batches]
     support.main([*tests, test_broken_latest, test_a_finished_run])

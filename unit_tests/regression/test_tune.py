@@ -55,6 +55,18 @@ def test_a_schedule_at_any_size():
                             "64 stages", "32 layers")
 
 
+def test_sizes_beyond_all_bounds():
+    def refused(*options):
+        told = support.run(1, "simulate", "--profile", NANO, "--schedule", *options, status=2).output
+        return told
+
+    support.assert_contains(refused("1f1b", "--microbatches", 100000000), "--microbatches 100000000: must be 1 to 1000000")
+    support.assert_contains(refused("1f1b", "--devices", 100000, "--layers", 100000), "must be 20000 at most, and layers times devices 4000000 at most")
+    support.assert_contains(refused("1f1b", "--devices", 4, "--layers", 1000000), "must be 20000 at most")
+    support.assert_contains(refused("interleaved", "--devices", 1000, "--chunks", 1000), "100000 stages at most")
+    support.assert_contains(refused("1f1b", "--devices", 50, "--microbatches", 1000000), "passes that can be simulated", "lower --devices")
+
+
 def test_tune_is_deterministic_and_writes_its_plan():
     first = tuned("--iterations", 2000, "--out", "a.csv")
     second = tuned("--iterations", 2000, "--out", "b.csv")
@@ -117,7 +129,7 @@ def test_plans_for_something_else():
 
 if __name__ == "__main__":
     support.main([
-        test_cases_of_a_profile, test_a_schedule_at_any_size, test_tune_is_deterministic_and_writes_its_plan,
+        test_cases_of_a_profile, test_a_schedule_at_any_size, test_sizes_beyond_all_bounds, test_tune_is_deterministic_and_writes_its_plan,
         test_the_cost_of_a_cap, test_interrupted_with_the_best_so_far, test_paci_of_a_deck_with_uneven_stages,
         test_plans_for_something_else
     ])

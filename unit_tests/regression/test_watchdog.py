@@ -73,5 +73,10 @@ def test_long_step_is_no_stall():
     support.finish(job, 75)
 
 
+def test_tiny_limit():
+    told = support.train(1, "tiny", {"run.watchdog": 1e-9}, status=support.NONZERO).output
+    support.assert_contains(told, "nothing has moved for run.watchdog = 1.0e-09 s")
+
+
 if __name__ == "__main__":
-    support.main([test_watchdog, test_rank_that_stands_still_at_the_start, test_long_step_is_no_stall])
+    support.main([test_tiny_limit, test_watchdog, test_rank_that_stands_still_at_the_start, test_long_step_is_no_stall])

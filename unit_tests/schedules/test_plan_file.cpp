@@ -147,6 +147,14 @@ TEST(PlanFile, MistakesAreNamedWithFileRowAndCell) {
   EXPECT_THROW(placement_for(write_plan(text_of(interleaved())), 3), InputError);  // another number of ranks
 }
 
+TEST(PlanFile, AByteOrderMarkIsNoCell) {
+  for (const std::string first : {"", "# an order\n"}) {
+    ScheduleOptions schedule = write_plan("\xef\xbb\xbf" + first + "0F0,0B0\n");
+    schedule.stages = schedule.window = 1;
+    EXPECT_EQ(plan_of_one_update(schedule)->ranks.front().size(), 3U);
+  }
+}
+
 TEST(PlanFile, PlacesAreThoseOfTheFile) {
   const auto error = [](const std::string& first) -> std::string {
     ScheduleOptions schedule = write_plan("# an order\n\n" + first + "\n\n1F0,1B0,1F1,1B1\n");
@@ -166,6 +174,7 @@ TEST(PlanFile, PlacesAreThoseOfTheFile) {
   EXPECT_THAT(error("0F0,,0Q1"), HasSubstr("row 3, rank 0, cell 3: '0Q1'"));
   EXPECT_THAT(error(",,"), HasSubstr("row 3, rank 0: an empty row"));
   EXPECT_THAT(error("0F0,0B0,,0F1"), HasSubstr("row 3, rank 0 (stage 0), end of its list"));
+  EXPECT_THAT(error("0F0,0F1,0B0,0B1,0U"), HasSubstr("row 3, rank 0, cell 5: '0U' is not an action"));
   // Updates are added behind the last backward: what follows keeps its place.
   EXPECT_THAT(error("0F0,0F1,0B0,0B1,0B2"), HasSubstr("row 3, rank 0, cell 5 (0B2)"));
 }

@@ -33,6 +33,7 @@ TEST(HybridRules, UnknownLettersAreNamedWithTheirPosition) {
   EXPECT_THAT(hybrid_error({}, 1, "M-x#M"),
               HasSubstr("model.pattern = \"M-x#M\": has 'x' at position 3; use * (attention), - (MLP), # (mixture of experts) "
                         "and M (state space)"));
+  EXPECT_THAT(hybrid_error({}, 1, "M-\u00e4#M"), HasSubstr("has '\u00e4' at position 3; "));
 }
 
 TEST(HybridRules, SizesFitEachOther) {

@@ -1,8 +1,13 @@
+#include <limits>
+
+#include "core/deck/schema.hpp"
+#include "core/deck/text.hpp"
 #include "unit_tests/core/deck/support.hpp"
 
 namespace minipipe::core {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -85,7 +90,7 @@ TEST(ReadDeck, RepeatedBlockIsStillRead) {
 
 TEST(ReadDeck, WrongType) {
   EXPECT_EQ(read_error("[run]\nsteps = \"many\"\n"),
-            "d.toml:2: run.steps = \"many\": must be an integer, not a string; allowed: >= 1");
+            "d.toml:2: run.steps = \"many\": must be an integer, not a string; allowed: 1 <= value <= 1000000000");
   EXPECT_THAT(read_error("[run]\nsteps = 4.0\n"), HasSubstr("run.steps = 4.0: must be an integer, not a float"));
   EXPECT_THAT(read_error("[run]\ngrace = \"4\"\n"), HasSubstr("must be a float, not a string"));
   EXPECT_THAT(read_error("[run]\nname = 4\n"), HasSubstr("run.name = 4: must be a string, not an integer"));
@@ -101,14 +106,57 @@ TEST(ReadDeck, WrongType) {
 }
 
 TEST(ReadDeck, OutOfRange) {
-  EXPECT_EQ(read_error("[run]\nsteps = 0\n"), "d.toml:2: run.steps = 0: is out of range; allowed: >= 1");
+  EXPECT_EQ(read_error("[run]\nsteps = 0\n"), "d.toml:2: run.steps = 0: is out of range; allowed: 1 <= value <= 1000000000");
   EXPECT_THAT(read_error("[train]\nbeta1 = 1.0\n"), HasSubstr("train.beta1 = 1.0: is out of range; allowed: 0 <= value < 1"));
   EXPECT_THAT(read_error("[train]\nepsilon = 0\n"), HasSubstr("train.epsilon = 0: is out of range; allowed: > 0"));
-  EXPECT_THAT(read_error("[train]\nlearning_rate = nan\n"), HasSubstr("train.learning_rate = nan: is out of range"));
-  EXPECT_THAT(read_error("[model]\nlayers = 99999999999\n"), HasSubstr("model.layers = 99999999999: is above 2147483647"));
+  EXPECT_THAT(read_error("[train]\nlearning_rate = nan\n"),
+              HasSubstr("train.learning_rate = nan: must be finite; allowed: >= 0"));
+  EXPECT_THAT(read_error("[model]\nwidth = 99999999999\n"), HasSubstr("model.width = 99999999999: is above 2147483647"));
   EXPECT_THAT(read_error("[schedule]\npartition = [4, -1]\n"), HasSubstr("element 2 is out of range; allowed: >= 0"));
   EXPECT_THAT(read_error("[emulate]\nstage_factors = [0.0]\n"), HasSubstr("element 1 is out of range; allowed: > 0"));
   EXPECT_EQ(read_error("[train]\nbeta1 = 0.0\n[run]\nsteps = 1\n"), "") << "the bounds themselves";
+}
+
+TEST(ReadDeck, EveryNumberIsFinite) {
+  for (const Entry& entry : schema()) {
+    const bool list = entry.type == Type::reals;
+    if (entry.type != Type::real && !list) continue;
+    for (const std::string value : {"inf", "+inf", "-inf", "nan"}) {
+      EXPECT_THAT(read_error("", {entry.name() + "=" + (list ? "[1.0, " + value + "]" : value)}), HasSubstr("must be finite"));
+    }
+  }
+}
+
+// Larger numbers overflow sums and products of 64 bits.
+TEST(ReadDeck, EveryIntegerHasALimit) {
+  for (const Entry& entry : schema()) {
+    const bool list = entry.type == Type::integers;
+    if ((entry.type != Type::integer && !list) || entry.key == "seed") continue;
+    const std::string most = std::to_string(std::numeric_limits<std::int64_t>::max());
+    EXPECT_THAT(read_error("", {entry.name() + "=" + (list ? "[" + most + "]" : most)}),
+                AnyOf(HasSubstr(most + ": is above "), HasSubstr("element 1 is out of range")));
+  }
+  EXPECT_THAT(read_error("", {"emulate.message_bytes=9223372036854775807"}),
+              HasSubstr("is above 1073741824; allowed: 1 <= value <= 1073741824"));
+  EXPECT_THAT(read_error("", {"train.microbatches=9223372036854775807"}),
+              HasSubstr("is above 1000000; allowed: 1 <= value <= 1000000"));
+  EXPECT_EQ(read_error("", {"train.microbatches=1000000"}), "");
+}
+
+TEST(ReadDeck, LongValuesAreCut) {
+  std::string list = "[1";
+  for (int i = 0; i < 9999; ++i) list += ", 1";
+  const std::string text = std::string(99, 'a') + "\u00e4" + std::string(99, 'b') + std::string(10000, 'c');
+  for (const std::string& error :
+       {read_error("", {"schedule.partition=x" + list}), read_error("[schedule]\npartition = " + list + ", -1]\n"),
+        read_error("", {"schedule.partition=" + list + ", 1]", "a" + list}), rules_error({"schedule.partition=" + list + "]"}),
+        read_error("[train]\nclip = \"" + text + "\"\n"), rules_error({"model.family=hybrid", "model.pattern=" + text})}) {
+    EXPECT_NE(error, "");
+    EXPECT_LT(error.size(), 2000U) << error;
+    EXPECT_THAT(error, HasSubstr("... ("));
+  }
+  EXPECT_EQ(shortened(std::string(200, 'a')), std::string(200, 'a'));
+  EXPECT_EQ(shortened(std::string(199, 'a') + "\u00e4"), std::string(199, 'a') + "... (201 bytes)") << "not half a letter";
 }
 
 TEST(ReadDeck, UnknownChoice) {

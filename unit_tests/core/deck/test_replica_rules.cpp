@@ -256,7 +256,7 @@ TEST(ReplicaRules, ValuesOfTheKeys) {
   EXPECT_THAT(read_error("[sdp]\ncoverage = 0.0\n"), HasSubstr("0 < value <= 1"));
   EXPECT_THAT(read_error("[sdp]\ncoverage = 1.5\n"), HasSubstr("0 < value <= 1"));
   EXPECT_THAT(read_error("[sdp]\nunit = \"head\"\n"), HasSubstr("block | sublayer | neuron"));
-  EXPECT_THAT(read_error("[sdp]\nperiod = 0\n"), HasSubstr(">= 1"));
+  EXPECT_THAT(read_error("[sdp]\nperiod = 0\n"), HasSubstr("allowed: 1 <= value <= 1000000000"));
   EXPECT_THAT(read_error("[parallel]\nbucket_mb = 0\n"), HasSubstr("> 0"));
   EXPECT_THAT(read_error("[parallel]\nfsdp_reduce = \"never\"\n"), HasSubstr("microbatch | window"));
   expect_refusal({"parallel.mode=zero1", "parallel.data=2", "parallel.fsdp_reduce=window"}, 2,

@@ -98,7 +98,7 @@ TEST(Sweep, EveryErrorIsNamedWithItsRemedy) {
   EXPECT_THAT(sweep_error("\"run.seed\" = []\n"), HasSubstr("not an empty one"));
   EXPECT_THAT(sweep_error(""), HasSubstr("[sweep]: is empty"));
   const std::string values = sweep_error("\"train.microbatches\" = [1, 0, \"x\"]\n\"schedule.name\" = [\"pacy\"]\n");
-  EXPECT_THAT(values, HasSubstr("sweep.\"train.microbatches\": 0 is out of range; allowed: >= 1"));
+  EXPECT_THAT(values, HasSubstr("sweep.\"train.microbatches\": 0 is out of range; allowed: 1 <= value <= 1000000"));
   EXPECT_THAT(values, HasSubstr("\"x\" must be an integer, not a string"));
   EXPECT_THAT(values, HasSubstr("did you mean \"paci\"?"));
   EXPECT_EQ(lines_in(values), 3U);

@@ -106,6 +106,14 @@ TEST_F(OutputFolderTest, ALockFileLeftBehindBarsNobody) {
   EXPECT_THAT(read_all(folder_ / ".lock"), ::testing::EndsWith("pid " + std::to_string(::getpid()) + "\n"));
 }
 
+// /proc is not writable for anybody.
+TEST_F(OutputFolderTest, CheckpointsThatCannotBeWrittenAreTold) {
+  std::filesystem::create_directory_symlink("/proc/self", folder_ / "checkpoints");
+  const std::string text = error_text<InputError>([&] { take_output_folder(folder_); });
+  EXPECT_THAT(text, HasSubstr("output.directory"));
+  EXPECT_THAT(text, HasSubstr((folder_ / "checkpoints").string()));
+}
+
 TEST_F(OutputFolderTest, AFileInTheWayIsBadInput) {
   write_all(folder_ / "file", "");
   const std::string text = error_text<InputError>([&] { take_output_folder(folder_ / "file" / "out"); });

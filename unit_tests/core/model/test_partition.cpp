@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "core/model/partition.hpp"
 #include "schedules/error.hpp"
@@ -73,6 +74,57 @@ TEST(Partition, SlowestStageIsAsFastAsItCanBe) {
   }
   const auto found = blocks(partition_model(m, 64, 3));
   EXPECT_DOUBLE_EQ(slowest(found[0], found[1]), best);
+}
+
+// Every way to cut: the lowest maximum, then the lowest sum of squares, then fewest blocks on late stages.
+std::vector<int> tried_out(const LayerCosts& costs, int stages) {
+  const int layers = static_cast<int>(costs.blocks.size());
+  const auto cost = [&](int stage, int first, int last) {
+    double sum = (stage == 0 ? costs.embedding : 0) + (stage == stages - 1 ? costs.head : 0);
+    for (int b = first; b < last; ++b) sum += costs.blocks[b];
+    return sum;
+  };
+  std::vector<int> best;
+  double lowest[2] = {1e300, 1e300};
+  std::vector<int> blocks(stages);
+  const std::function<void(int, int, double, double)> place = [&](int stage, int last, double slowest, double squares) {
+    for (int mine = 1; mine <= last - stage; ++mine) {
+      if (stage == 0 && mine != last) continue;
+      const double own = cost(stage, last - mine, last), most = std::max(slowest, own), sum = squares + own * own;
+      blocks[stage] = mine;
+      if (stage > 0) {
+        place(stage - 1, last - mine, most, sum);
+      } else if (most < lowest[0] * (1 - 1e-10) || (most < lowest[0] * (1 + 1e-10) && sum < lowest[1] * (1 - 1e-10))) {
+        lowest[0] = most;
+        lowest[1] = sum;
+        best = blocks;
+      }
+    }
+  };
+  place(stages - 1, layers, 0, 0);
+  return best;
+}
+
+TEST(Partition, IsTheBestOfAll) {
+  for (const int vocab : {64, 1024, 8192}) {
+    for (int layers = 1; layers <= 9; ++layers) {
+      ModelConfig hybrid = model(layers, 128, vocab);
+      hybrid.family = "hybrid";
+      hybrid.pattern = std::string("M-*#M-M*-").substr(0, layers);
+      for (const ModelConfig& one : {model(layers, 128, vocab), hybrid}) {
+        for (int stages = 1; stages <= layers; ++stages) {
+          EXPECT_EQ(blocks(partition_model(one, 64, stages)), tried_out(layer_costs(one, 64), stages))
+              << one.family << ", " << layers << " layers, vocab " << vocab;
+        }
+      }
+    }
+  }
+}
+
+// In a time that grows with the square of them, this would take minutes.
+TEST(Partition, ManyLayers) {
+  const auto split = blocks(partition_model(model(300000), 64, 3));
+  EXPECT_THAT(split, ElementsAre(100000, 100000, 100000));
 }
 
 TEST(Partition, FollowsTheDeck) {

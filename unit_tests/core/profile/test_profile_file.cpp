@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "core/io/hdf5.hpp"
 #include "core/profile/profile_file.hpp"
@@ -134,6 +135,19 @@ TEST_F(ProfileFile, DamageIsNamed) {
   EXPECT_THAT(input_error([&] { read_profile(path()); }), AllOf(HasSubstr(path()), HasSubstr("/ranks/1/update head")));
   hdf5::File::open(path(), true).set("/", "format_version", std::int64_t{9});
   EXPECT_THAT(input_error([&] { read_profile(path()); }), HasSubstr("format version 9"));
+}
+
+// What the reader of JSON refuses, too.
+TEST_F(ProfileFile, CostsBeyondAllBoundsAreNamed) {
+  for (const double cost : {std::numeric_limits<double>::infinity(), 1e300, 1.1e6, -1.0}) {
+    write_profile(path(), example_profile(Deck()));
+    hdf5::File::open(path(), true).set("/ranks/1/backward", "head", cost);
+    EXPECT_THAT(input_error([&] { read_profile(path()); }),
+                AllOf(HasSubstr(path()), HasSubstr("/ranks/1/backward head = "), HasSubstr(" must be ")));
+  }
+  write_profile(path(), example_profile(Deck()));
+  hdf5::File::open(path(), true).set("/link", "bytes_per_s", std::numeric_limits<double>::infinity());
+  EXPECT_THAT(input_error([&] { read_profile(path()); }), HasSubstr("/link bytes_per_s = inf must be finite"));
 }
 
 TEST_F(ProfileFile, AFolderThatIsNotThereIsBadInput) {

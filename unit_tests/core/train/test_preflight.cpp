@@ -66,6 +66,31 @@ TEST(Preflight, UpdatesAfterEveryBackwardMeanAWindowOfOne) {
   EXPECT_EQ(tests::small_deck({"schedule.name=paci"}).train.microbatches, 4);
 }
 
+TEST(Preflight, NoMoreSlotsThanMicrobatchesBetweenDrains) {
+  const auto deck = [](const std::string& extra, const std::string& interval) {
+    return tests::small_deck({"schedule.name=paci", "run.steps=40", "schedule.extra_in_flight=" + extra,
+                              "checkpoint.interval=" + interval, "output.evaluation_interval=0"});
+  };
+  const auto slots = [](const Deck& of) { return schedules::activation_slots(schedule_options(of, 2), 0); };
+  EXPECT_EQ(slots(deck("3", "10")), 2 + 3);
+  EXPECT_EQ(slots(deck("39", "10")), 2 + 39);
+  EXPECT_EQ(in_flight_note(deck("39", "10")), "");
+  EXPECT_EQ(slots(deck("1000000", "10")), 2 + 39) << "ten updates of four microbatches, one of which is always admitted";
+  EXPECT_EQ(slots(deck("1000000", "0")), 2 + 159) << "the whole run";
+  EXPECT_NE(in_flight_note(deck("1000000", "10")).find("extra_in_flight = 1000000: the pipe drains after every 40 micro"),
+            std::string::npos);
+}
+
+TEST(Preflight, SimulatesNoMoreThanItCan) {
+  const Deck synchronous =
+      tests::small_deck({"schedule.name=paci", "run.steps=900000000", "schedule.synchronous_updates=800000000"});
+  const Preflight result = preflight(synchronous, 4);
+  EXPECT_TRUE(result.report.ok());
+  EXPECT_LE(result.updates * 4 * 4, schedules::most_simulated_passes);
+  EXPECT_THROW(preflight(tests::small_deck({"train.microbatches=1000000"}), 16), InputError);
+  EXPECT_THROW(preflight(tests::small_deck({"run.steps=900000000"}), 4, 900000000), InputError);
+}
+
 TEST(Preflight, LongDelaysUnderAdamWAreWarnedOf) {
   EXPECT_NE(delay_warning(tests::small_deck({"schedule.name=paci"}), 8).find("up to 2 updates old"), std::string::npos);
   EXPECT_EQ(delay_warning(tests::small_deck({"schedule.name=paci"}), 4), "") << "one update";

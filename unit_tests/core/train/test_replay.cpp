@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/io/hdf5.hpp"
 #include "core/train/replay.hpp"
 #include "schedules/error.hpp"
 #include "unit_tests/core/train/decks.hpp"
@@ -11,6 +12,7 @@
 namespace minipipe::core {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Property;
 using ::testing::Throws;
@@ -37,6 +39,17 @@ TEST_F(Replay, AStageTheRunDoesNotHaveIsNamed) {
 
 TEST_F(Replay, AMissingFileIsNamed) {
   EXPECT_THAT([] { read_replay("absent.csv", 2); }, Throws<InputError>(Property(&InputError::what, HasSubstr("absent.csv"))));
+}
+
+TEST_F(Replay, AFileThatIsNoTraceIsTold) {
+  const std::string path = std::filesystem::temp_directory_path() / ("minipipe_replay_" + std::to_string(getpid()) + ".h5");
+  hdf5::File file = hdf5::File::create(path);
+  file.make_group("/model");
+  file.close();
+  EXPECT_THAT([&] { read_replay(path, 2); },
+              Throws<InputError>(Property(&InputError::what, AllOf(HasSubstr("schedule.replay = \"" + path + "\": "),
+                                                                   HasSubstr(path + ": is not a trace; give the trace.h5")))));
+  std::filesystem::remove(path);
 }
 
 TEST_F(Replay, ThePartOfALogIsGivenOut) {

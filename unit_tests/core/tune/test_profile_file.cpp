@@ -78,6 +78,15 @@ TEST(ProfileFile, BadValuesAreNamedByPath) {
   expect_refused(changed("\"AB\"", "\"ALB\""), "layers has 'L' at position 1");
   expect_refused(changed("\"A\": 1", "\"AA\": 1"), "forward_ms.AA is not the cost of a layer");
   expect_refused(changed("\"devices\": 2", "\"devices\": 0"), "devices is 0");
+  for (const std::string count : {"1000000000", "1e18", "18446744073709551615", "2.0"}) {
+    expect_refused(changed("\"devices\": 2", "\"devices\": " + count), "devices is ");
+    expect_refused(changed("\"microbatches\": 2", "\"microbatches\": " + count), "microbatches is ");
+  }
+  expect_refused(changed("\"devices\": 2", "\"devices\": 1000001"),
+                 "devices is 1000001; it must be a whole number, 1 to 1000000, in digits only");
+  expect_refused(changed("\"devices\": 2", "\"devices\": 2, \"microbatches\": 3"), "microbatches is a repeated key");
+  expect_refused(changed("\"A\": 1", "\"A\": 1, \"A\": 1"), "A is a repeated key");
+  expect_refused(changed("\"AB\"", "\"A\u00e4B\""), "layers has '\u00e4' at position 1");
   expect_refused(changed("[1, 1]", "[1, 2]"), "cases[0].partition adds up to 3, not to the 2 layers");
   expect_refused(changed("[[0], [1]]", "[[0], [0]]"), "cases[0].placement[1] names stage 0 a second time");
   expect_refused(changed("[[0], [1]]", "[[0], []]"), "cases[0].placement leaves out stage 1");
@@ -141,6 +150,38 @@ TEST(PlanHeader, APlanForSomethingElseIsRefused) {
   header.machine = "another-machine";
   write();
   EXPECT_THROW(check_plan_header(deck, 2), InputError);
+}
+
+TEST(PlanHeader, EachLineIsComparedOnItsOwn) {
+  const std::string path = testing::TempDir() + "plan_header_lines_test.csv";
+  Deck deck;
+  deck.schedule.name = "plan";
+  deck.schedule.plan = path;
+  deck.schedule.partition = {4, 4};
+  deck.model.layers = 8;
+  deck.train.microbatches = 4;
+  const auto refusal = [&](const std::string& text) -> std::string {
+    std::ofstream(path) << text << "0F0\n";
+    try {
+      check_plan_header(deck, 2);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const std::string mark : {"", "\xef\xbb\xbf"}) {
+    for (const std::string end : {"\n", "\r\n"}) {
+      EXPECT_THAT(refusal(mark + "# devices: 3" + end), HasSubstr("made for 3 devices"));
+      EXPECT_THAT(refusal(mark + "# layers: 7" + end), HasSubstr("made for 7 layers"));
+      EXPECT_THAT(refusal(mark + "# microbatches: 5" + end), HasSubstr("made for 5 microbatches"));
+      EXPECT_THAT(refusal(mark + "# machine: elsewhere" + end), HasSubstr("made for machine elsewhere, "));
+      EXPECT_THAT(refusal(mark + "# partition: [3,5]" + end), HasSubstr("made for the partition [3,5]"));
+      EXPECT_THAT(refusal(mark + "# devices: 0" + end), HasSubstr("does not say its devices"));
+      EXPECT_THAT(refusal(mark + "# devices: 2x" + end), HasSubstr("does not say its devices"));
+      EXPECT_EQ(refusal(mark + "# devices: 2" + end + "# machine: any" + end), "");
+      EXPECT_EQ(refusal(mark + "# layers: 8" + end + "# microbatches: 4" + end + "# partition: [4,4]" + end), "");
+    }
+  }
 }
 
 TEST(DeckProfile, WithoutEmulationADeckSaysNothingOfCosts) {
