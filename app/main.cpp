@@ -13,6 +13,7 @@
 #include "app/launcher.hpp"
 #include "app/session.hpp"
 #include "app/start_limit.hpp"
+#include "app/threads.hpp"
 #include "core/comm/abort_job.hpp"
 #include "core/comm/agreement.hpp"
 #include "core/comm/error_text.hpp"
@@ -68,15 +69,19 @@ int run(const Command& command, bool speak, Watchdog& watchdog) {
 }
 
 // Before Kokkos starts, where the user has not set them.
-void set_defaults_of_kokkos(Command::Verb verb) {
+void set_defaults_of_kokkos(Command::Verb verb, bool speak) {
   constexpr int keep = 0;
   // What OpenMP does without it, too, but Kokkos would warn on standard output.
   setenv("OMP_PROC_BIND", "false", keep);
   const bool plans = verb == Command::Verb::check || verb == Command::Verb::simulate || verb == Command::Verb::tune ||
                      verb == Command::Verb::prepare || verb == Command::Verb::help_deck ||
                      verb == Command::Verb::help_deck_markdown;
-  // Too many threads for the cores are no concern of a command that computes nothing.
-  if (plans) setenv("KOKKOS_DISABLE_WARNINGS", "ON", keep);
+  // It would also warn, on every rank, of more threads than cores: a command that plans computes nothing, and users who set the
+  // number have their reasons.
+  setenv("KOKKOS_DISABLE_WARNINGS", "ON", keep);
+  if (plans) return;
+  const std::string chosen = minipipe::app::choose_threads(MPI_COMM_WORLD);
+  if (speak && !chosen.empty()) std::cerr << "minipipe: " << chosen << std::endl;
 }
 
 // Before CUDA starts, where the user has not set them. A message that NCCL waits for keeps its stream busy. Loading a kernel at
@@ -131,7 +136,7 @@ int main(int argc, char** argv) {
     // Without Kokkos, whose warnings would mix with what scripts read.
     const bool computes = !parsed.command.cases && !parsed.command.print_deck;
     if (computes) {
-      set_defaults_of_kokkos(parsed.command.verb);
+      set_defaults_of_kokkos(parsed.command.verb, rank == 0);
       set_defaults_of_cuda(parsed.command);
       Kokkos::initialize(argc, argv);
     }

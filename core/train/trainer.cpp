@@ -8,6 +8,7 @@
 #include "core/io/checkpoint.hpp"
 #include "core/train/checkpointing.hpp"
 #include "core/train/options.hpp"
+#include "core/train/run_header.hpp"
 #include "core/train/trace_attributes.hpp"
 #include "schedules/error.hpp"
 
@@ -38,10 +39,12 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
   nothing_to_do_ = finished_before();
   if (nothing_to_do_) return;
   const HostShare share = host_share(comm_.get());
+  auto fullest = static_cast<std::int64_t>(memory_here().total());
+  check(MPI_Allreduce(MPI_IN_PLACE, &fullest, 1, MPI_INT64_T, MPI_MAX, comm_.get()), "comparing the memory of ranks");
   agree(comm_.get(), [&] {
     if (place_.rank != 0) return;
     clear_output();
-    std::cout << notes_ << std::flush;
+    std::cout << run_header(deck_, place_, fullest) << notes_ << std::flush;
     trace_ = std::make_unique<TraceWriter>(folder_.trace(), trace_attributes(deck_, place_, build_, share), first_update_ > 0);
     if (first_update_ > 0) trace_->truncate_to(first_update_, logged_before_);
   });

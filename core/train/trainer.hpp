@@ -21,6 +21,7 @@
 #include "core/io/trace.hpp"
 #include "core/train/drains.hpp"
 #include "core/train/pipeline.hpp"
+#include "core/train/preflight.hpp"
 #include "core/train/progress.hpp"
 #include "core/train/run_times.hpp"
 #include "core/train/segment_report.hpp"
@@ -76,6 +77,7 @@ class Trainer {
   void wait_for_all();
   void finish();
   Summary summarise();
+  PlannedMemory memory_here();
   bool asynchronous_now(std::int64_t update) const;
   double clock() const;
   double lap(double& purpose);

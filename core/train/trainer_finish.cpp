@@ -24,16 +24,6 @@ struct StagePeak {
   std::int64_t in_flight;
 };
 
-PlannedMemory memory_of(Pipeline& pipeline) {
-  PlannedMemory memory;
-  for (LocalStage& stage : pipeline.stages()) {
-    memory.comm += static_cast<std::size_t>(stage.message_bytes());
-    if (stage.exchange) memory.comm += stage.exchange->bytes();
-    if (stage.model) memory.stage += stage.model->bytes();
-  }
-  return memory;
-}
-
 // Of all stages of this rank, per microbatch.
 double active_flops_here(Pipeline& pipeline) {
   double flops = 0;
@@ -65,6 +55,16 @@ std::vector<T> first_of_each(const std::vector<std::vector<T>>& ranks) {
 
 }  // namespace
 
+PlannedMemory Trainer::memory_here() {
+  PlannedMemory memory;
+  for (LocalStage& stage : pipeline_->stages()) {
+    memory.comm += static_cast<std::size_t>(stage.message_bytes());
+    if (stage.exchange) memory.comm += stage.exchange->bytes();
+    if (stage.model) memory.stage += stage.model->bytes();
+  }
+  return memory;
+}
+
 Summary Trainer::summarise() {
   const GemmShape shape = largest_hidden_gemm(model_config(deck_), train_shape(deck_));
   const bool real = !deck_.emulate.enabled;
@@ -72,7 +72,7 @@ Summary Trainer::summarise() {
   const double rate = real ? measure(ExecutionSpace(), shape.m, shape.n, shape.k) : 0;
   const auto rates = first_of_each(gather(comm_.get(), std::vector<double>{rate}));
   const auto active_flops = first_of_each(gather(comm_.get(), std::vector<double>{active_flops_here(*pipeline_)}));
-  const auto memory = first_of_each(gather(comm_.get(), std::vector<PlannedMemory>{memory_of(*pipeline_)}));
+  const auto memory = first_of_each(gather(comm_.get(), std::vector<PlannedMemory>{memory_here()}));
   const auto exchanges = first_of_each(gather(comm_.get(), std::vector<ExchangeSeconds>{exchange_seconds(*pipeline_)}));
   const auto sent = first_of_each(gather(comm_.get(), std::vector<SentBytes>{pipeline_->sent()}));
   std::vector<StagePeak> peaks;

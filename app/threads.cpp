@@ -1,0 +1,31 @@
+#include "app/threads.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/comm/host_share.hpp"
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+namespace minipipe::app {
+
+std::string choose_threads([[maybe_unused]] MPI_Comm comm) {
+#if defined(_OPENMP)
+  const core::HostShare share = core::host_share(comm);
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return "";
+  // The library has read its environment; what it would take is the cores this process may run on.
+  const int threads = std::clamp(share.cores / share.ranks, 1, std::max(1, omp_get_num_procs()));
+  omp_set_num_threads(threads);
+  const auto counted = [](int count, const std::string& what) {
+    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+  };
+  return "OMP_NUM_THREADS is not set: " + counted(threads, "thread") + " on a rank (" + counted(share.ranks, "rank") + " on " +
+         counted(share.cores, "core") + ")";
+#else
+  return "";
+#endif
+}
+
+}  // namespace minipipe::app
