@@ -15,6 +15,7 @@
 #include "core/comm/agreement.hpp"
 #include "core/comm/stop_signal.hpp"
 #include "core/deck/parse.hpp"
+#include "core/deck/rule_list.hpp"
 #include "core/deck/rules.hpp"
 #include "core/model/partition.hpp"
 #include "core/profile/machine.hpp"
@@ -129,7 +130,7 @@ void print_run(const Subject& subject, const Command& command, const std::vector
               << deck_words(command, overrides) << "\n";
     return;
   }
-  std::cout << "run it on " << subject.devices << " ranks per replica with a deck of this model and:";
+  std::cout << "run it on " << core::plural(subject.devices, "rank") << " per replica with a deck of this model and:";
   for (const std::string& text : overrides) std::cout << " " << shell_word(text);
   std::cout << "\n";
 }
