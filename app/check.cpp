@@ -6,6 +6,7 @@
 
 #include "app/session.hpp"
 #include "core/comm/agreement.hpp"
+#include "core/deck/rule_list.hpp"
 #include "core/deck/rules.hpp"
 #include "core/io/chrome_trace.hpp"
 #include "core/io/output_option.hpp"
@@ -83,15 +84,26 @@ Subject load(const Command& command) {
   return subject;
 }
 
+// How many ranks the planned run takes.
+void print_ranks(int ranks, int replicas) {
+  const auto all = static_cast<std::int64_t>(ranks) * replicas;
+  std::printf("  needs %s (mpirun -n %lld)", core::plural(all, "rank").c_str(), static_cast<long long>(all));
+  if (replicas > 1) std::printf(": %d replicas of %s", replicas, core::plural(ranks, "rank").c_str());
+  std::printf("\n");
+}
+
 void print_schedule(const Subject& subject, const core::Preflight& result) {
   const auto options = core::schedule_options(subject.deck, subject.stages);
-  std::printf("schedule %s, %d stages, %lld microbatches per update, %lld updates simulated\n", options.name.c_str(),
-              subject.stages, static_cast<long long>(options.window), static_cast<long long>(result.updates));
+  const int ranks = schedules::placement_for(options).ranks;
+  std::printf("schedule %s, %s, %s per update, %s simulated\n", options.name.c_str(),
+              core::plural(subject.stages, "stage").c_str(), core::plural(options.window, "microbatch").c_str(),
+              core::plural(result.updates, "update").c_str());
+  print_ranks(ranks, subject.deck.parallel.data);
   std::printf("  makespan %.6f s, bubble share %.4f, utilisation %.4f\n", result.simulation.makespan,
               result.simulation.bubble_share, 1 - result.simulation.bubble_share);
-  std::printf("  flush schedules: utilisation %.4f at most; PACI over a flush schedule: %.4f times the throughput\n",
-              schedules::flush_efficiency(subject.stages, options.window),
-              schedules::bubble_speed_up(subject.stages, options.window));
+  std::printf("  for comparison, 1F1B or GPipe on %s with equal stages: utilisation %.4f; PACI: %.4f times their throughput\n",
+              core::plural(ranks, "rank").c_str(), schedules::flush_efficiency(ranks, options.window),
+              schedules::bubble_speed_up(ranks, options.window));
   std::printf("%6s %14s %14s %10s %10s %10s\n", "stage", "in flight", "slots", "gap max", "gap bound", "gap mean");
   for (int s = 0; s < subject.stages; ++s) {
     std::printf("%6d %14lld %14lld %10lld %10lld %10.4f\n", s, static_cast<long long>(result.simulation.peak_in_flight[s]),
@@ -99,6 +111,9 @@ void print_schedule(const Subject& subject, const core::Preflight& result) {
                 static_cast<long long>(result.simulation.gap_max[s]),
                 static_cast<long long>(schedules::version_gap_bound(options, s)), result.simulation.gap_mean[s]);
   }
+  std::printf(
+      "  in flight: most microbatches whose activations are kept at a time; slots: room for so many; gap: updates between\n"
+      "  a microbatch's forward and backward, as simulated and at most\n");
 }
 
 // Bytes for people: "1.50 GiB".
@@ -117,25 +132,24 @@ std::string readable(double bytes) {
 
 void print_memory(const Subject& subject) {
   const int replicas = subject.deck.parallel.data;
-  std::printf("bytes by category:\n%8s%6s %14s %14s %14s %14s %14s %14s %14s\n", replicas > 1 ? "replica" : "", "stage",
-              "parameters", "gradients", "optimizer", "versions", "activations", "comm", "all");
+  std::printf("bytes by category:\n%8s%6s %14s %14s %14s %16s %14s %14s %14s\n", replicas > 1 ? "replica" : "", "stage",
+              "parameters", "gradients", "optimizer", "stashed weights", "activations", "comm", "all");
   for (int replica = 0; replica < replicas; ++replica) {
     int stage = 0;
     for (const auto& memory : core::planned_memory_by_stage(subject.deck, subject.stages, replica)) {
       std::printf("%8s%6d", replicas > 1 ? std::to_string(replica).c_str() : "", stage++);
-      for (const auto& category : memory.categories()) std::printf(" %14zu", category.second);
+      for (const auto& [name, bytes] : memory.categories()) std::printf(" %*zu", name == "weight_versions" ? 16 : 14, bytes);
       std::printf(" %14zu\n", memory.total());
     }
   }
   const auto ranks = core::planned_memory_by_rank(subject.deck, subject.stages);
   const auto fullest =
       std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) { return a.total() < b.total(); });
-  std::printf("fullest of %zu ranks: rank %td, %s\n", ranks.size(), fullest - ranks.begin(),
+  std::printf("fullest of %s: rank %td, %s\n", core::plural(std::ssize(ranks), "rank").c_str(), fullest - ranks.begin(),
               readable(static_cast<double>(fullest->total())).c_str());
 }
 
-void print_traffic(const Subject& subject) {
-  const auto ranks = core::planned_traffic(subject.deck, subject.stages);
+void print_traffic(const std::vector<core::PlannedTraffic>& ranks) {
   if (ranks.size() == 1) return;
   std::printf("bytes sent per update:\n%6s", "rank");
   for (const auto& purpose : ranks.front()) std::printf(" %16s", purpose.first.c_str());
@@ -152,6 +166,13 @@ void print_traffic(const Subject& subject) {
     mean += all / static_cast<double>(ranks.size());
   }
   std::printf("mean of the ranks: %s\n", readable(mean).c_str());
+}
+
+// Simulated times are of one replica by itself: what all of them exchange comes on top.
+void print_exchange(const Subject& subject, double bytes) {
+  if (!subject.profiled || subject.deck.parallel.data == 1) return;
+  std::printf("the exchange among %d replicas (%s sent per update and rank at most) is not in this time\n",
+              subject.deck.parallel.data, readable(bytes).c_str());
 }
 
 // Prints the verdict; the exit status.
@@ -174,8 +195,8 @@ void print_assumed_times(const Subject& subject) {
   std::printf("not this model's; --profile FILE gives real ones\n");
 }
 
-// What the costs mean for a long run.
-core::SteadyPrediction print_prediction(const Subject& subject, const std::vector<std::uint64_t>& bytes) {
+// What the costs mean for a long run. `exchanged`: bytes that a rank sends to other replicas per update, at most.
+core::SteadyPrediction print_prediction(const Subject& subject, const std::vector<std::uint64_t>& bytes, double exchanged) {
   const auto steady = core::predict_steady(subject.deck, subject.stages, subject.costs);
   if (!subject.profiled) {
     print_assumed_times(subject);
@@ -188,6 +209,7 @@ core::SteadyPrediction print_prediction(const Subject& subject, const std::vecto
   }
   std::printf("predicted from the profile, steady state: %.6f s per update, %.1f tokens/s, bubble share %.4f\n",
               steady.step_time, steady.tokens_per_s, steady.bubble_share);
+  print_exchange(subject, exchanged);
   for (std::size_t r = 0; r < bytes.size(); ++r) {
     std::printf("  rank %zu: %llu bytes\n", r, static_cast<unsigned long long>(bytes[r]));
   }
@@ -218,13 +240,14 @@ double simulator_speed(const core::Preflight& result) {
 }
 
 void print_json(const Subject& subject, const core::Preflight& result, const core::SteadyPrediction& steady,
-                const std::vector<std::uint64_t>& bytes, double speed) {
+                const std::vector<std::uint64_t>& bytes, double exchanged, double speed) {
   std::printf("{\"makespan_s\":%.9g,\"step_time_s\":%.9g,\"tokens_per_s\":%.9g,\"bubble_share\":%.9g,\"peak_bytes\":[",
               result.simulation.makespan, steady.step_time, steady.tokens_per_s, steady.bubble_share);
   for (std::size_t r = 0; r < bytes.size(); ++r) {
     std::printf("%s%llu", r == 0 ? "" : ",", static_cast<unsigned long long>(bytes[r]));
   }
   std::printf("]");
+  std::printf(",\"exchange_bytes_per_update\":%.9g", exchanged);
   if (subject.profiled) print_stage_times(subject.costs);
   std::printf(",\"actions_per_s\":%.9g}\n", speed);
   std::fflush(stdout);
@@ -239,8 +262,9 @@ int check(const Command& command) {
   print_schedule(subject, result);
   std::printf("%s%s", core::in_flight_note(subject.deck).c_str(), core::masks_text(subject.deck, subject.stages).c_str());
   print_memory(subject);
-  print_traffic(subject);
-  print_prediction(subject, core::planned_peak_bytes(subject.deck, subject.stages));
+  const auto traffic = core::planned_traffic(subject.deck, subject.stages);
+  print_traffic(traffic);
+  print_prediction(subject, core::planned_peak_bytes(subject.deck, subject.stages), core::most_exchanged(traffic));
   return verdict(result);
 }
 
@@ -254,18 +278,19 @@ int simulate(const Command& command) {
   if (!subject.speaks) return 0;
   const auto result = core::preflight(subject.deck, subject.stages, command.updates, subject.costs);
   const auto bytes = core::planned_peak_bytes(subject.deck, subject.stages);
+  const double exchanged = core::most_exchanged(core::planned_traffic(subject.deck, subject.stages));
   print_schedule(subject, result);
-  const auto steady = print_prediction(subject, bytes);
+  const auto steady = print_prediction(subject, bytes, exchanged);
   if (!command.export_file.empty()) {
     std::ostringstream csv;
     schedules::write_csv(csv, result.simulation.log.plan());
     core::write_output("--export", command.export_file, csv.str());
   }
   if (!command.timeline.empty())
-    core::write_output("--timeline", command.timeline, core::chrome_trace(result.simulation.log, nullptr));
+    core::write_output("--timeline", command.timeline, core::chrome_trace({{"simulated", &result.simulation.log}}));
   const double speed = simulator_speed(result);
   const int status = verdict(result);
-  print_json(subject, result, steady, bytes, speed);
+  print_json(subject, result, steady, bytes, exchanged, speed);
   return status;
 }
 

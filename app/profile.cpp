@@ -3,9 +3,11 @@
 #include <filesystem>
 #include <iostream>
 
+#include "app/command_text.hpp"
 #include "app/session.hpp"
 #include "app/token_source.hpp"
 #include "core/comm/agreement.hpp"
+#include "core/deck/rule_list.hpp"
 #include "core/deck/rules.hpp"
 #include "core/io/output_option.hpp"
 #include "core/profile/measure.hpp"
@@ -29,7 +31,8 @@ void print_times(const char* name, const core::LayerTimes& times, const std::vec
 void print(const core::Profile& profile) {
   const core::RankProfile mean = profile.mean();
   const auto kinds = profile.kinds();
-  std::printf("mean of %zu ranks, ms per microbatch or update of one layer\n%-16s %14s", profile.ranks.size(), "", "embedding");
+  std::printf("mean of %s, ms per microbatch or update of one layer\n%-16s %14s",
+              core::plural(std::ssize(profile.ranks), "rank").c_str(), "", "embedding");
   for (const LayerKind kind : kinds) std::printf(" %14s", core::name_of(kind));
   std::printf(" %14s %14s\n", "head", "message in");
   print_times("forward", mean.forward, kinds);
@@ -62,6 +65,19 @@ void print(const core::Profile& profile) {
   std::printf("  message of %lld bytes: %.1f us to a waiting rank (send %.1f, take %.1f), 64 bytes %.1f us, %.0f MB/s\n",
               static_cast<long long>(profile.message_bytes), 1e6 * link.one_way, 1e6 * link.send, 1e6 * link.receive,
               1e6 * link.latency, 1e-6 * link.bytes_per_s);
+}
+
+// Where the deck leaves the number of stages to the ranks, one process is to plan for as many as were measured.
+void print_next_steps(const Command& command, int ranks, const std::string& file) {
+  const auto next = [&](const char* verb, const std::string& options, const char* what) {
+    std::cout << "  minipipe " << verb << " " << deck_words(command) << " --profile " << shell_word(file) << options << "   # "
+              << what << "\n";
+  };
+  const std::string number = std::to_string(ranks);
+  std::cout << "next:\n";
+  next("simulate", ranks > 1 ? " --stages " + number : "", "step time and memory of the deck's schedule");
+  next("tune", (ranks > 1 ? " --devices " + number : "") + " --out plan.csv", "a plan for these costs");
+  std::cout << std::flush;
 }
 
 }  // namespace
@@ -99,7 +115,8 @@ int profile(const Command& command, core::Watchdog& watchdog) {
   });
   if (rank == 0) {
     print(result);
-    std::cout << "written to " << file.string() << std::endl;
+    std::cout << "written to " << file.string() << "\n";
+    print_next_steps(command, deck.parallel.stages == 0 ? ranks : 1, file.string());
   }
   return 0;
 }

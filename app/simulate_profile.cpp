@@ -8,6 +8,7 @@
 #include "app/profile_costs.hpp"
 #include "app/session.hpp"
 #include "core/comm/agreement.hpp"
+#include "core/deck/rule_list.hpp"
 #include "core/train/processor_time.hpp"
 #include "core/tune/scaled_profile.hpp"
 #include "schedules/error.hpp"
@@ -127,9 +128,10 @@ int simulate_schedule(const core::ProfileFile& file, const SimulateSize& size) {
   const double exchange = *std::max_element(costs.update.begin(), costs.update.end());
   const double sequences = static_cast<double>(schedules::effective_window(options)) * size.replicas;
   const double tokens = 1e3 * sequences * model.growth.sequence / step.time / devices / size.replicas;
-  std::printf("%s, %s: %d devices x %d replicas, %d stages, %lld microbatches, %d layers, width %.0f, sequence %.0f\n",
-              file.profile.name.c_str(), options.name.c_str(), devices, size.replicas, options.stages,
-              static_cast<long long>(options.window), model.profile.size(), model.growth.width, model.growth.sequence);
+  std::printf("%s, %s: %s x %s, %s, %s, %s, width %.0f, sequence %.0f\n", file.profile.name.c_str(), options.name.c_str(),
+              core::plural(devices, "device").c_str(), core::plural(size.replicas, "replica").c_str(),
+              core::plural(options.stages, "stage").c_str(), core::plural(options.window, "microbatch").c_str(),
+              core::plural(model.profile.size(), "layer").c_str(), model.growth.width, model.growth.sequence);
   std::printf("  %.3f ms per update; passes take %.4f of the devices' time, passes and exchanges %.4f\n", step.time,
               step.pass_share, step.busy_share);
   std::printf("  longest exchange of gradients %.3f ms, a message between stages %.4f ms\n", exchange, costs.latency);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "core/comm/host_share.hpp"
+#include "core/deck/rule_list.hpp"
 
 #if defined(_OPENMP)
 #include <omp.h>
@@ -18,11 +19,8 @@ std::string choose_threads([[maybe_unused]] MPI_Comm comm) {
   // The library has read its environment; what it would take is the cores this process may run on.
   const int threads = std::clamp(share.cores / share.ranks, 1, std::max(1, omp_get_num_procs()));
   omp_set_num_threads(threads);
-  const auto counted = [](int count, const std::string& what) {
-    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-  };
-  return "OMP_NUM_THREADS is not set: " + counted(threads, "thread") + " on a rank (" + counted(share.ranks, "rank") + " on " +
-         counted(share.cores, "core") + ")";
+  return "OMP_NUM_THREADS is not set: " + core::plural(threads, "thread") + " on a rank (" + core::plural(share.ranks, "rank") +
+         " on " + core::plural(share.cores, "core") + ")";
 #else
   return "";
 #endif

@@ -9,11 +9,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "app/command_text.hpp"
 #include "app/profile_costs.hpp"
 #include "app/session.hpp"
 #include "core/comm/agreement.hpp"
 #include "core/comm/stop_signal.hpp"
 #include "core/deck/parse.hpp"
+#include "core/deck/rule_list.hpp"
 #include "core/deck/rules.hpp"
 #include "core/io/output_option.hpp"
 #include "core/model/partition.hpp"
@@ -120,6 +122,20 @@ Subject load(const TuneCommand& tune, const Command& command) {
   return subject;
 }
 
+double in_ms(double ticks) { return ticks / schedules::kTicksPerMillisecond; }
+
+// The whole command where there is a deck, else what a deck of this model needs.
+void print_run(const Subject& subject, const Command& command, const std::vector<std::string>& overrides) {
+  if (subject.has_deck) {
+    std::cout << "run it with: mpirun -n " << std::int64_t{subject.devices} * subject.deck.parallel.data << " minipipe train "
+              << deck_words(command, overrides) << "\n";
+    return;
+  }
+  std::cout << "run it on " << core::plural(subject.devices, "rank") << " per replica with a deck of this model and:";
+  for (const std::string& text : overrides) std::cout << " " << shell_word(text);
+  std::cout << "\n";
+}
+
 // Stages of each device.
 ordered_json by_device(const schedules::Placement& placement) {
   ordered_json rows = ordered_json::array();
@@ -127,7 +143,8 @@ ordered_json by_device(const schedules::Placement& placement) {
   return rows;
 }
 
-int tune_paci(const Subject& subject, const TuneCommand& tune) {
+int tune_paci(const Subject& subject, const Command& command) {
+  const TuneCommand& tune = command.tune;
   schedules::AsynchronousRequest request;
   request.profile = subject.milliseconds;
   request.devices = subject.devices;
@@ -143,9 +160,10 @@ int tune_paci(const Subject& subject, const TuneCommand& tune) {
                 ordered_json(plan.partition).dump().c_str());
     rows.push_back({{"window", plan.window}, {"ms_per_microbatch", plan.time_per_microbatch}, {"gap_max", plan.gap_max}});
   }
-  std::cout << "run it with: schedule.name=paci train.microbatches=" << result.best.window
-            << " schedule.partition=" << ordered_json(result.best.partition).dump() << " parallel.stages=" << subject.devices
-            << "\n";
+  print_run(subject, command,
+            {"schedule.name=paci", "train.microbatches=" + std::to_string(result.best.window),
+             "schedule.partition=" + ordered_json(result.best.partition).dump(),
+             "parallel.stages=" + std::to_string(subject.devices)});
   const ordered_json line = {{"schedule", "paci"},
                              {"window", result.best.window},
                              {"partition", result.best.partition},
@@ -174,7 +192,8 @@ double makespan_without_cap(schedules::TuneRequest request, const schedules::Tun
   return std::min(capped.best.makespan, schedules::tune(request).best.makespan);
 }
 
-int tune_flush(const Subject& subject, const TuneCommand& tune) {
+int tune_flush(const Subject& subject, const Command& command) {
+  const TuneCommand& tune = command.tune;
   const core::StopSignal interrupt;
   const auto begin = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
@@ -192,9 +211,9 @@ int tune_flush(const Subject& subject, const TuneCommand& tune) {
   double until = capped ? (1 - kShareWithoutCap) * limit : limit;
   request.stop = [&] { return interrupt.received() != 0 || (limit > 0 && seconds() >= until); };
   request.progress = [&](const schedules::TuneProgress& progress) {
-    std::printf("%9.3f s %12lld evaluations  %-14s %12.0f ticks, %.2f %% above the lower bound\n", seconds(),
+    std::printf("%9.3f s %12lld evaluations  %-14s %12.0f ticks (%.2f ms), %.2f %% above the lower bound\n", seconds(),
                 static_cast<long long>(progress.evaluations), progress.phase.c_str(), progress.makespan,
-                100 * (progress.makespan / progress.lower_bound - 1));
+                in_ms(progress.makespan), 100 * (progress.makespan / progress.lower_bound - 1));
     std::fflush(stdout);
   };
   const auto result = schedules::tune(request);
@@ -207,8 +226,8 @@ int tune_flush(const Subject& subject, const TuneCommand& tune) {
   const auto simulation = schedules::simulate_graph(graph, best.order);
   ordered_json baselines = ordered_json::object();
   for (const auto& plan : result.baselines) {
-    std::printf("  %-16s %12.0f ticks, tuned is %.3f times as fast\n", plan.name.c_str(), plan.makespan,
-                plan.makespan / best.makespan);
+    std::printf("  %-16s %12.0f ticks (%.2f ms), tuned is %.3f times as fast\n", plan.name.c_str(), plan.makespan,
+                in_ms(plan.makespan), plan.makespan / best.makespan);
     baselines[plan.name] = whole(plan.makespan);
   }
   std::printf("%6s %14s %14s  %s\n", "device", "compute ticks", "peak units", "stages");
@@ -216,23 +235,23 @@ int tune_flush(const Subject& subject, const TuneCommand& tune) {
     std::printf("%6d %14.0f %14.0f  %s\n", d, simulation.compute[d], simulation.peak_units[d],
                 ordered_json(best.placement.stages_of(d)).dump().c_str());
   }
-  std::printf("makespan %.0f ticks; lower bound %.0f; gap %.0f ticks, %.2f %%\n", best.makespan, result.lower_bound,
-              best.makespan - result.lower_bound, 100 * (best.makespan / result.lower_bound - 1));
+  std::printf("makespan %.0f ticks (%.2f ms); lower bound %.0f ticks (%.2f ms); gap %.0f ticks, %.2f %%\n", best.makespan,
+              in_ms(best.makespan), result.lower_bound, in_ms(result.lower_bound), best.makespan - result.lower_bound,
+              100 * (best.makespan / result.lower_bound - 1));
   if (uncapped > 0) {
-    std::printf("without the cap of %g units %.0f ticks were found: the cap costs %.2f %%\n", tune.cap, uncapped,
-                100 * (best.makespan / uncapped - 1));
+    std::printf("without the cap of %g units %.0f ticks (%.2f ms) were found: the cap costs %.2f %%\n", tune.cap, uncapped,
+                in_ms(uncapped), 100 * (best.makespan / uncapped - 1));
   }
   if (!tune.out.empty()) {
     write_plan(tune.out, core::header_of(best, subject.milliseconds, subject.microbatches, subject.machine), best.order);
-    const auto overrides = subject.has_deck && tune.profile.empty()
-                               ? core::plan_overrides(subject.deck, subject.milliseconds, best.partition, tune.out)
-                               : core::plan_overrides(best.partition, tune.out);
+    auto overrides = subject.has_deck && tune.profile.empty()
+                         ? core::plan_overrides(subject.deck, subject.milliseconds, best.partition, tune.out)
+                         : core::plan_overrides(best.partition, tune.out);
+    overrides.push_back("train.microbatches=" + std::to_string(subject.microbatches));
     if (subject.has_deck && subject.deck.schedule.name == "paci") {
       std::cout << "the deck's own schedule is paci: --schedule paci tunes its partition and window\n";
     }
-    std::cout << "run it with:";
-    for (const std::string& text : overrides) std::cout << " '" << text << "'";
-    std::cout << " 'train.microbatches=" << subject.microbatches << "'\n";
+    print_run(subject, command, overrides);
   }
   ordered_json line = {{"makespan_ticks", whole(best.makespan)}, {"lower_bound_ticks", whole(std::ceil(result.lower_bound))},
                        {"microbatches", request.microbatches},   {"partition", best.partition},
@@ -260,7 +279,7 @@ int tune(const Command& command) {
   if (!paci && command.tune.schedule != "plan") {
     throw InputError("--schedule " + command.tune.schedule + ": use plan or paci");
   }
-  return paci ? tune_paci(subject, command.tune) : tune_flush(subject, command.tune);
+  return paci ? tune_paci(subject, command) : tune_flush(subject, command);
 }
 
 }  // namespace minipipe::app

@@ -1,5 +1,6 @@
 #include "core/deck/restart.hpp"
 
+#include "core/deck/rule_list.hpp"
 #include "core/deck/schema.hpp"
 #include "core/deck/text.hpp"
 #include "schedules/error.hpp"
@@ -28,9 +29,8 @@ bool decides_what_an_update_covers(const std::string& name) { return name == "tr
 std::string other_cover(const Deck& stored, const Deck& present) {
   const std::int64_t before = microbatches_of_update(stored);
   const std::int64_t now = microbatches_of_update(present);
-  std::string text = " (an update would have " + std::to_string(now) +
-                     " microbatches, train.microbatches x parallel.data, not " + std::to_string(before) +
-                     " as before, and data would be repeated or skipped: ";
+  std::string text = " (an update would have " + plural(now, "microbatch") + ", train.microbatches x parallel.data, not " +
+                     std::to_string(before) + " as before, and data would be repeated or skipped: ";
   if (before % present.parallel.data == 0) {
     return text + "set train.microbatches = " + std::to_string(before / present.parallel.data) + ")";
   }

@@ -20,6 +20,8 @@ void Rules::add(std::string_view block, std::string_view key, const std::string&
 
 std::string str(std::int64_t value) { return std::to_string(value); }
 
-std::string plural(std::int64_t count, const std::string& noun) { return str(count) + " " + noun + (count == 1 ? "" : "s"); }
+std::string plural(std::int64_t count, const std::string& noun) {
+  return str(count) + " " + noun + (count == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
+}
 
 }  // namespace minipipe::core

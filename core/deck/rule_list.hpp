@@ -29,7 +29,7 @@ class Rules {
 
 std::string str(std::int64_t value);
 
-// "1 stage", "2 stages"
+// "1 stage", "2 stages", "2 microbatches"
 std::string plural(std::int64_t count, const std::string& noun);
 
 }  // namespace minipipe::core

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 
 #include "core/io/durable.hpp"
 
@@ -16,14 +17,16 @@ using schedules::LoggedAction;
 // fixed letters, nothing needs escaping.
 class Events {
  public:
-  void name(int process, const char* text) {
+  void name(int process, std::string_view text) {
     begin();
-    text_ += R"({"ph":"M","name":"process_name","pid":)" + std::to_string(process) + R"(,"args":{"name":")" + text + "\"}}";
+    text_ += R"({"ph":"M","name":"process_name","pid":)" + std::to_string(process) + R"(,"args":{"name":")" +
+             std::string(text) + "\"}}";
   }
-  void name(int process, int stage) {
+  void name(int process, int stage, std::size_t rank) {
     const std::string ids = R"("pid":)" + std::to_string(process) + R"(,"tid":)" + std::to_string(stage);
     begin();
-    text_ += R"({"ph":"M","name":"thread_name",)" + ids + R"(,"args":{"name":"stage )" + std::to_string(stage) + "\"}}";
+    text_ += R"({"ph":"M","name":"thread_name",)" + ids + R"(,"args":{"name":"stage )" + std::to_string(stage) + " (rank " +
+             std::to_string(rank) + ")\"}}";
     begin();
     text_ += R"({"ph":"M","name":"thread_sort_index",)" + ids + R"(,"args":{"sort_index":)" + std::to_string(stage) + "}}";
   }
@@ -49,13 +52,13 @@ class Events {
   std::string text_;
 };
 
-void add_log(Events& events, int process, const char* name, const schedules::Log& log) {
+void add_log(Events& events, int process, std::string_view name, const schedules::Log& log) {
   events.name(process, name);
-  int stages = 0;
-  for (const auto& rank : log.ranks) {
-    for (const LoggedAction& entry : rank) stages = std::max(stages, entry.action.stage + 1);
+  std::map<int, std::size_t> rank_of_stage;
+  for (std::size_t rank = 0; rank < log.ranks.size(); ++rank) {
+    for (const LoggedAction& entry : log.ranks[rank]) rank_of_stage.emplace(entry.action.stage, rank);
   }
-  for (int stage = 0; stage < stages; ++stage) events.name(process, stage);
+  for (const auto& [stage, rank] : rank_of_stage) events.name(process, stage, rank);
   for (const auto& rank : log.ranks) {
     for (const LoggedAction& entry : rank) events.action(process, entry);
   }
@@ -63,15 +66,14 @@ void add_log(Events& events, int process, const char* name, const schedules::Log
 
 }  // namespace
 
-std::string chrome_trace(const schedules::Log& measured, const schedules::Log* predicted) {
+std::string chrome_trace(const std::vector<NamedLog>& logs) {
   Events events;
-  add_log(events, 0, "measured", measured);
-  if (predicted != nullptr) add_log(events, 1, "predicted", *predicted);
+  for (std::size_t i = 0; i < logs.size(); ++i) add_log(events, static_cast<int>(i), logs[i].name, *logs[i].log);
   return events.finish();
 }
 
-void write_chrome_trace(const std::filesystem::path& file, const schedules::Log& measured, const schedules::Log* predicted) {
-  write_text(file, chrome_trace(measured, predicted));
+void write_chrome_trace(const std::filesystem::path& file, const std::vector<NamedLog>& logs) {
+  write_text(file, chrome_trace(logs));
 }
 
 }  // namespace minipipe::core

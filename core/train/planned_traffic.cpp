@@ -155,4 +155,16 @@ std::vector<PlannedTraffic> planned_traffic(const Deck& deck, int stages) {
   return result;
 }
 
+double most_exchanged(const std::vector<PlannedTraffic>& ranks) {
+  double most = 0;
+  for (const PlannedTraffic& rank : ranks) {
+    double bytes = 0;
+    for (const auto& [purpose, sent] : rank) {
+      if (purpose != "pipeline") bytes += sent;
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
 }  // namespace minipipe::core

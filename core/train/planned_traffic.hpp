@@ -15,4 +15,7 @@ namespace minipipe::core {
 using PlannedTraffic = std::vector<std::pair<std::string, double>>;
 std::vector<PlannedTraffic> planned_traffic(const Deck& deck, int stages);
 
+// Bytes per update that the rank that sends most sends to other replicas: all purposes but the pipeline's. 0 if there are none.
+double most_exchanged(const std::vector<PlannedTraffic>& ranks);
+
 }  // namespace minipipe::core

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/comm/transport.hpp"
+#include "core/deck/rule_list.hpp"
 #include "core/linalg/gemm.hpp"
 #include "core/parallel/replica_exchange.hpp"
 #include "core/train/options.hpp"
@@ -48,8 +49,8 @@ Preflight preflight(const Deck& deck, int stages, std::int64_t updates, const sc
 void check_schedule(const Deck& deck, int stages) {
   const Preflight result = preflight(deck, stages);
   if (!result.report.ok()) {
-    throw RunError("schedule " + deck.schedule.name + " on " + std::to_string(stages) +
-                   " stages breaks its own rules: " + result.report.problems.front());
+    throw RunError("schedule " + deck.schedule.name + " on " + plural(stages, "stage") +
+                   " breaks its own rules: " + result.report.problems.front());
   }
   const auto placement = schedules::placement_for(schedule_options(deck, stages));
   schedules::prove_no_deadlock(schedules::with_communication(result.simulation.log.plan(), placement), placement);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/deck/rule_list.hpp"
 #include "core/io/trace.hpp"
 #include "schedules/error.hpp"
 #include "schedules/plan/csv.hpp"
@@ -29,8 +30,8 @@ schedules::Plan read_replay(const std::string& file, int stages) {
     for (const auto& action : rank) {
       if (action.stage < 0 || action.stage >= stages) {
         throw InputError("schedule.replay = \"" + file + "\": action " + schedules::to_text(action) +
-                         " is of a stage that this run of " + std::to_string(stages) +
-                         " stages does not have; set parallel.stages or the number of ranks to the log's");
+                         " is of a stage that this run of " + plural(stages, "stage") +
+                         " does not have; set parallel.stages or the number of ranks to the log's");
       }
       by_stage.ranks[action.stage].push_back(action);
     }

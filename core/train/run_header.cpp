@@ -3,16 +3,13 @@
 #include <cstdio>
 #include <sstream>
 
+#include "core/deck/rule_list.hpp"
 #include "core/model/parameter_list.hpp"
 #include "core/train/options.hpp"
 
 namespace minipipe::core {
 
 namespace {
-
-std::string counted(std::int64_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
 
 std::string model_text(const Deck& deck) {
   double parameters = 0;
@@ -40,12 +37,12 @@ std::string run_header(const Deck& deck, const Place& place, std::int64_t fulles
   std::ostringstream text;
   text << deck.schedule.name << ": ";
   if (!deck.emulate.enabled) text << model_text(deck) << "; ";
-  text << counted(place.ranks, "rank") << " = " << counted(place.replicas, "replica") << " x "
-       << counted(place.pipeline_ranks(), "rank") << " with " << counted(place.stages(), "stage");
+  text << plural(place.ranks, "rank") << " = " << plural(place.replicas, "replica") << " x "
+       << plural(place.pipeline_ranks(), "rank") << " with " << plural(place.stages(), "stage");
   if (!deck.emulate.enabled) text << ", " << partition_text(deck, place.stages());
   char mebibytes[32];
   std::snprintf(mebibytes, sizeof mebibytes, "%.1f", static_cast<double>(fullest_bytes) / (1 << 20));
-  text << "; " << counted(tokens_per_update(deck), "token") << " an update; " << mebibytes
+  text << "; " << plural(tokens_per_update(deck), "token") << " an update; " << mebibytes
        << " MiB on the fullest rank; results in " << deck.output.directory << "\n";
   if (place.stages() == 1 && deck.schedule.name != "1f1b" && deck.schedule.name != "gpipe") {
     text << "note: one stage, so " << deck.schedule.name

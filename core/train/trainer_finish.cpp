@@ -195,7 +195,7 @@ void Trainer::finish() {
     if (!last_log_.ranks.empty()) {
       const schedules::Log predicted =
           predict(last_log_, schedule_options(deck_, place_.stages()), emulated_costs(deck_, place_.stages()).latency);
-      write_chrome_trace(folder_.timeline(), last_log_, &predicted);
+      write_chrome_trace(folder_.timeline(), {{"measured", &last_log_}, {"predicted", &predicted}});
     }
     write_summary(folder_.summary(), summary);
   });

@@ -8,6 +8,7 @@
 #include <ostream>
 #include <sstream>
 
+#include "core/deck/rule_list.hpp"
 #include "schedules/error.hpp"
 #include "schedules/plan/csv.hpp"
 
@@ -115,15 +116,15 @@ void check_plan_header(const Deck& deck, int ranks) {
     if (!condition) throw InputError("schedule.plan = \"" + deck.schedule.plan + "\": the plan was made for " + what);
   };
   require(header.layers == 0 || header.layers == deck.model.layers,
-          std::to_string(header.layers) + " layers, but model.layers = " + std::to_string(deck.model.layers) +
+          plural(header.layers, "layer") + ", but model.layers = " + std::to_string(deck.model.layers) +
               "; tune again for this model");
   require(header.microbatches == 0 || header.microbatches == deck.train.microbatches,
-          std::to_string(header.microbatches) + " microbatches, but train.microbatches = " +
-              std::to_string(deck.train.microbatches) + "; tune again or change it");
+          plural(header.microbatches, "microbatch") + ", but train.microbatches = " + std::to_string(deck.train.microbatches) +
+              "; tune again or change it");
   const int in_one_process = deck.parallel.data;
   require(header.devices == 0 || ranks == in_one_process || header.devices * deck.parallel.data == ranks,
-          std::to_string(header.devices) + " devices, but there are " + std::to_string(ranks) + " ranks for " +
-              std::to_string(deck.parallel.data) + " pipelines; tune again with --devices");
+          plural(header.devices, "device") + ", but there are " + plural(ranks, "rank") + " for " +
+              plural(deck.parallel.data, "pipeline") + "; tune again with --devices");
   require(header.partition.empty() || deck.emulate.enabled || header.partition == deck.schedule.partition,
           "the partition " + joined(header.partition) + "; set schedule.partition to it");
   require(header.machine == "any" || header.machine.empty() || header.machine == machine_name(),

@@ -42,7 +42,7 @@ def test_decks():
         text = deck.read_text()
         for stages in stages_of(tomllib.loads(text), text):
             checked = support.run(1, "check", deck, "--stages", stages)
-            support.assert_contains(checked.output, "legal: every rule of the schedule holds", f"{stages} stages")
+            support.assert_contains(checked.output, "legal: every rule of the schedule holds", f", {stages} stage{'s' if stages > 1 else ''}, ")
 
 
 def test_decks_say_what_each_key_is():

@@ -11,8 +11,16 @@ import support
 BUILD = Path(support.MINIPIPE).resolve().parent
 
 LISTS = """cmake_minimum_required(VERSION 3.22)
-project(consumer LANGUAGES C CXX)
+project(consumer LANGUAGES CXX)
+get_directory_property(names_before VARIABLES)
+set(prefixes "${{CMAKE_PREFIX_PATH}}")
 find_package(minipipe 0.1 CONFIG REQUIRED COMPONENTS {component})
+get_directory_property(names VARIABLES)
+list(FILTER names INCLUDE REGEX "^MINIPIPE_|^minipipe_(known|wanted)|^HDF5_(FOUND|PREFER_PARALLEL)$|^MPI_CXX_FOUND$|^component$")
+list(REMOVE_ITEM names ${{names_before}})
+if(names OR NOT prefixes STREQUAL CMAKE_PREFIX_PATH)
+  message(FATAL_ERROR "variables that find_package(minipipe) leaves: ${{names}}; CMAKE_PREFIX_PATH=${{CMAKE_PREFIX_PATH}}")
+endif()
 add_executable(consumer main.cpp)
 target_link_libraries(consumer PRIVATE minipipe::{component})
 """

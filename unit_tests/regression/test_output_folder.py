@@ -72,7 +72,7 @@ def test_failed_start():
         ({"schedule.replay": "nowhere.h5"}, 2, 'schedule.replay = "nowhere.h5"'),
         ({"schedule.replay": "bad.csv"}, 2, "bad.csv"),
         ({"schedule.replay": "good/trace.h5", "run.steps": 9}, 2, "schedule.replay"),
-        ({"train.microbatch_size": 20000000}, 3, "allocat"),
+        ({"train.microbatch_size": 20000000}, 3, "out of memory"),
         ({"data.train": "nowhere.h5"}, 2, "nowhere.h5"),
         ({"run.resume": "nowhere.h5"}, 2, 'run.resume = "nowhere.h5"'),
         ({"run.resume": "deck.toml"}, 2, "deck.toml"),

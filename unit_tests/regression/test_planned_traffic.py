@@ -1,5 +1,6 @@
 """What minipipe check says a run will send is what the run sends, to the byte, in every mode."""
 
+import json
 import re
 
 import support
@@ -31,6 +32,9 @@ def planned(deck, stages):
     rows = [line.split()[1:] for line in table[1:] if re.match(r" *\d+ +\d", line)]
     plan = {purpose: [float(row[column]) for row in rows] for column, purpose in enumerate(purposes)}
     support.assert_contains(told, f"mean of the ranks: {readable(sum(plan['all']) / len(rows))}\n")
+    simulated = json.loads(support.run(1, "simulate", deck, "--stages", stages).output.strip().splitlines()[-1])
+    exchanged = max(whole - pipeline for whole, pipeline in zip(plan["all"], plan["pipeline"]))
+    assert round(simulated["exchange_bytes_per_update"]) == exchanged > 0, (simulated, plan)
     return plan
 
 

@@ -1,6 +1,7 @@
 """jobs/validate-profile.sh and validate-hybrid.sh measure profiles and set predictions beside runs; tune reads the profiles."""
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -28,13 +29,16 @@ def last_line(result):
 
 def test_tune_reads_a_measured_profile():
     search = ("--iterations", 50, "--stages", 4)
-    tuned = support.run(1, "tune", "deck.toml", "--profile", PROFILE, "--devices", 2, *search, "--out", "plan.csv")
+    changes = ("run.steps=3", "output.directory=tuned", "output.evaluation_interval=0", "schedule.name=gpipe")
+    tuned = support.run(1, "tune", "deck.toml", *changes, "--profile", PROFILE, "--devices", 2, *search, "--out", "plan.csv")
     line = last_line(tuned)
     assert sum(line["partition"]) == support.BASE_DECK["model.layers"], line
     assert 0 < line["lower_bound_ticks"] <= line["makespan_ticks"], line
-    plan = {"schedule.name": "plan", "schedule.plan": "plan.csv", "schedule.partition": line["partition"]}
-    plan["parallel.stages"] = len(line["partition"])
-    support.train(2, "tuned", {**plan, "run.steps": 3, "output.evaluation_interval": 0})
+    # The command it tells runs the plan, with the changes of the deck that the plan does not decide.
+    (command,) = [told.removeprefix("run it with: ") for told in tuned.output.splitlines() if told.startswith("run it with: ")]
+    words = shlex.split(command)
+    assert words[:4] == ["mpirun", "-n", "2", "minipipe"], command
+    support.run(2, *words[4:])
     support.train(1, "reference", {"run.steps": 3, "output.evaluation_interval": 0})
     support.assert_same_trace("reference", "tuned", ("step", "loss", "grad_norm"))
     # The profile alone says what was measured: the model, two devices, the deck's microbatches.
@@ -53,6 +57,20 @@ def test_tune_says_what_it_needs():
     support.assert_contains(unknown.output, "profile.txt", ".json", ".h5")
     cases = support.run(1, "simulate", "--profile", PROFILE, status=2)
     support.assert_contains(cases.output, "profile.h5", "minipipe simulate DECK --profile")
+
+
+def test_next_steps_and_replicas():
+    """A profile ends with commands that use it; with replicas the predicted time is said to be without their exchange."""
+    told = support.run(2, "profile", "deck.toml", "run.steps=3", "--out", "next.h5").output
+    commands = [shlex.split(line, comments=True) for line in told.splitlines() if line.startswith("  minipipe ")]
+    assert [words[1] for words in commands] == ["simulate", "tune"], told
+    simulated = support.run(1, *commands[0][1:])
+    support.assert_contains(simulated.output, "2 stages", "predicted from the profile")
+    assert "exchange among" not in simulated.output and last_line(simulated)["exchange_bytes_per_update"] == 0, simulated.output
+    assert len(last_line(support.run(1, *commands[1][1:], "--iterations", 20))["placement"]) == 2
+    for verb in ("simulate", "check"):
+        output = support.run(1, verb, *commands[0][2:], "parallel.data=3").output
+        support.assert_contains(output, "the exchange among 3 replicas (", "sent per update and rank at most) is not in this time")
 
 
 def test_validation_sets_predictions_beside_runs():
@@ -112,5 +130,6 @@ def test_a_hybrid_is_predicted_by_kind_of_layer():
 
 if __name__ == "__main__":
     tests = [test_validation_sets_predictions_beside_runs, test_tune_reads_a_measured_profile, test_tune_says_what_it_needs]
+    tests.append(test_next_steps_and_replicas)
     tests.append(test_a_hybrid_is_predicted_by_kind_of_layer)
     support.main(tests)

@@ -27,6 +27,8 @@ def test_cases_of_a_profile():
     assert [case["stated_ticks"] for case in line["cases"]] == [133121, 89870], line
     assert line["same"] and line["actions_per_s"] > 0, line
     support.assert_contains(output, "actions per second", "133121")
+    search = support.run(1, "tune", "--profile", NANO, "--devices", 4, "--microbatches", 8, "--iterations", 50).output
+    support.assert_contains(search, "lower bound 85194 ticks (851.94 ms)")
     # A wrong statement is told, and is a failure.
     profile = json.loads(Path(NANO).read_text())
     profile["cases"][0]["makespan_ticks"] += 1
@@ -109,7 +111,8 @@ def test_paci_of_a_deck_with_uneven_stages():
     # The last two layers take three times as long as the others: they get stages of their own.
     assert line["schedule"] == "paci" and sum(line["partition"]) == 8 and line["partition"][-1] == 1, line
     assert line["gap_max"] <= 1 and line["ms_per_microbatch"] >= line["lower_bound_ms"], line
-    support.assert_contains(output, "schedule.partition=", "train.microbatches=")
+    support.assert_contains(output, "run it with: mpirun -n 4 minipipe train uneven.toml schedule.name=paci train.microbatches=",
+                            f"'schedule.partition={json.dumps(line['partition'], separators=(',', ':'))}' parallel.stages=4\n")
 
 
 def test_plans_for_something_else():

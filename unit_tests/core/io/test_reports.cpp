@@ -71,30 +71,34 @@ TEST_F(Reports, ListsOfAnEmptySummaryAreLists) {
 
 TEST_F(Reports, TimelineHasOneEventForEachAction) {
   schedules::Log measured;
-  measured.ranks = {{{{Kind::forward, 0, 12}, 1.5, 1.75, 3}}, {{{Kind::send_gradient, 1, 4}, 2.0, 2.0, 0}}};
+  measured.ranks = {{{{Kind::forward, 0, 12}, 1.5, 1.75, 3}, {{Kind::forward, 3, 2}, 1.75, 2.0, 0}},
+                    {{{Kind::send_gradient, 1, 4}, 2.0, 2.0, 0}}};
   schedules::Log predicted;
   predicted.ranks = {{{{Kind::backward, 0, 7}, 0.0, 1e-6, 0}}};
-  write_chrome_trace(folder_ / "timeline.json", measured, &predicted);
+  write_chrome_trace(folder_ / "timeline.json", {{"measured", &measured}, {"predicted", &predicted}});
   const json parsed = json::parse(read_all(folder_ / "timeline.json"));
   std::vector<json> actions;
-  std::vector<std::string> processes;
+  std::vector<std::string> processes, rows;
   for (const json& event : parsed["traceEvents"]) {
     if (event["ph"] == "X") actions.push_back(event);
     if (event["name"] == "process_name") processes.push_back(event["args"]["name"]);
+    if (event["name"] == "thread_name") rows.push_back(event["args"]["name"]);
   }
   EXPECT_EQ(processes, (std::vector<std::string>{"measured", "predicted"}));
-  ASSERT_EQ(actions.size(), 3u);
+  EXPECT_EQ(rows, (std::vector<std::string>{"stage 0 (rank 0)", "stage 1 (rank 1)", "stage 3 (rank 0)", "stage 0 (rank 0)"}));
+  ASSERT_EQ(actions.size(), 4u);
   EXPECT_EQ(actions[0]["name"], "F12");
   EXPECT_EQ(actions[0]["pid"], 0);
   EXPECT_EQ(actions[0]["tid"], 0);
   EXPECT_EQ(actions[0]["ts"], 1.5e6);
   EXPECT_EQ(actions[0]["dur"], 0.25e6);
   EXPECT_EQ(actions[0]["args"]["version"], 3);
-  EXPECT_EQ(actions[1]["name"], "SEND_B4");
-  EXPECT_EQ(actions[1]["tid"], 1);
-  EXPECT_EQ(actions[2]["pid"], 1);
-  EXPECT_EQ(actions[2]["dur"], 1.0);
-  EXPECT_EQ(json::parse(chrome_trace({}))["traceEvents"].size(), 1u);
+  EXPECT_EQ(actions[2]["name"], "SEND_B4");
+  EXPECT_EQ(actions[2]["tid"], 1);
+  EXPECT_EQ(actions[3]["pid"], 1);
+  EXPECT_EQ(actions[3]["dur"], 1.0);
+  const schedules::Log empty;
+  EXPECT_EQ(json::parse(chrome_trace({{"simulated", &empty}}))["traceEvents"].size(), 1u);
 }
 
 TEST_F(Reports, BatchDumpComesBack) {
