@@ -37,7 +37,7 @@ std::string fit_evaluation(core::Deck& deck, const TokenSources& sources) {
   if (!sources.validation || wanted <= sources.validation_microbatches) return "";
   deck.output.evaluation_batches = sources.validation_microbatches;
   return "output.evaluation_batches = " + std::to_string(wanted) + ": data.validation \"" + deck.data.validation + "\" holds " +
-         std::to_string(sources.validation_microbatches) + " microbatches; an evaluation goes through these once\n";
+         core::plural(sources.validation_microbatches, "microbatch") + "; an evaluation goes through these once\n";
 }
 
 }  // namespace minipipe::app
