@@ -1,5 +1,7 @@
 #include "app/token_source.hpp"
 
+#include "core/deck/rule_list.hpp"
+
 namespace minipipe::app {
 
 void TokenSource::batch(std::int64_t microbatch, std::int32_t* tokens, std::int32_t* targets) {
