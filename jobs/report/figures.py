@@ -16,7 +16,7 @@ def number(value):
 
 
 def losses(runs, names):
-    """Loss against tokens and against time: thin the training loss, with markers the validation."""
+    """Loss against tokens and against time: with markers the validation, thin the training loss, or smoothed where one is all."""
     chosen = [(run, name) for run, name in zip(runs, names) if not run.emulated and len(run.trace["loss"])]
     if not chosen:
         return None
@@ -32,19 +32,24 @@ def losses(runs, names):
                 axes.plot(x[at], run.validation_loss, marker="o", markersize=3.5, label=label, **style)
             else:
                 axes.plot(x, smooth(run.trace["loss"]), label=label, **style)
+                axes.plot(x[at], run.validation_loss, marker="o", markersize=5, linestyle="none", color=style["color"])
     both[0].set_xlabel("tokens (millions)")
     both[1].set_xlabel("time since the start of the run (s)")
     both[0].set_ylabel("loss (nats per token)")
     # The first updates would press everything else flat.
     top = max(np.percentile(run.trace["loss"], 94) for run, _ in chosen)
     low = min(run.trace["loss"].min() if len(run.validation_loss) > 1 else smooth(run.trace["loss"]).min() for run, _ in chosen)
+    low = min([low, *(run.validation_loss.min() for run, _ in chosen if len(run.validation_loss) == 1)])
     both[0].set_ylim(low - 0.03 * (top - low), top + 0.03 * (top - low))
-    # At the right of both, or below the left one.
     handles, labels = both[0].get_legend_handles_labels()
     if any(len(run.validation_loss) > 1 for run, _ in chosen):
         handles.append(Line2D([], [], color="grey", linewidth=0.8))
         labels.append("thin: training")
-    legend_outside(both[0 if len(labels) <= 6 else 1], handles, labels, columns=3)
+    if any(len(run.validation_loss) == 1 for run, _ in chosen):
+        handles.append(Line2D([], [], color="grey", marker="o", markersize=5))
+        labels.append("line: training, smoothed\nmarker: the only validation")
+    # One below the left axes would push the right ones away.
+    legend_outside(both[1], handles, labels, columns=0)
     return figure
 
 

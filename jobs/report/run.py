@@ -154,13 +154,6 @@ class Run:
             return None
         return self.rate / (1 - self.idle_share) * (1 - self.model_idle_share)
 
-    @property
-    def last_loss(self):
-        """Validation loss where there is one, else the training loss; None of an emulated run."""
-        if len(self.validation_loss):
-            return float(self.validation_loss[-1])
-        return self.summary.get("final_loss")
-
     def losses(self):
         """(seconds, tokens, loss) of the validations, or of the training where there are fewer than two."""
         seconds, tokens = self.trace["time_s"], self.trace["tokens"]

@@ -37,8 +37,8 @@ def ink_on(colour):
 
 
 def legend_outside(axes, handles, labels, columns=2):
-    """A legend that covers nothing: below the axes, or at their right where there are many entries."""
-    if len(handles) <= 6:
+    """A legend that covers nothing: below the axes, or at their right where there are many entries or columns=0."""
+    if columns and len(handles) <= 6:
         axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(0, -54 / (axes.bbox.height * 72 / axes.figure.dpi)),
                     borderaxespad=0, ncol=columns, frameon=False)
     else:

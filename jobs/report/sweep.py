@@ -9,7 +9,8 @@ from report.style import grid_styles, ink_on, plt
 # Name of the column, title with unit, form.
 METRICS = [
     ("tokens_per_s", "throughput (tokens/s)", "{:,.0f}"),
-    ("loss", "final loss (nats per token)", "{:.3f}"),
+    ("validation_loss", "last validation loss (nats per token)", "{:.3f}"),
+    ("training_loss", "training loss of the last update, of runs without validation (nats per token)", "{:.3f}"),
     ("version_gap_max", "largest version gap (updates)", "{:.0f}"),
     ("version_gap_mean", "mean version gap (updates)", "{:.2f}"),
     ("idle_share", "idle share of the ranks' time", "{:.3f}"),
@@ -39,7 +40,8 @@ def metrics(run):
     gap = run.summary.get("version_gap", {})
     return {
         "tokens_per_s": run.rate,
-        "loss": run.last_loss,
+        "validation_loss": float(run.validation_loss[-1]) if len(run.validation_loss) else None,
+        "training_loss": None if len(run.validation_loss) else run.summary.get("final_loss"),
         "version_gap_max": max(gap.get("max") or [0]),
         # Of stage 0, where it is largest.
         "version_gap_mean": max(gap.get("mean") or [0.0]),

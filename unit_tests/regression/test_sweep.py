@@ -130,7 +130,7 @@ def check_page(file):
         with h5py.File(f"all/case_{case}/trace.h5") as trace:
             gap = max(int(np.nonzero(trace["versions"][stage]["gap"][...])[0].max()) for stage in trace["versions"] if stage.isdigit())
             memory = max(sum(int(v) for v in trace["ranks"][rank]["memory"].attrs.values()) for rank in trace["ranks"])
-            wanted = {"final loss (nats per token)": f"{trace['trace/val/loss'][-1]:.3f}", "largest version gap (updates)": str(gap),
+            wanted = {"last validation loss (nats per token)": f"{trace['trace/val/loss'][-1]:.3f}", "largest version gap (updates)": str(gap),
                       "memory of the rank that needs most (MiB)": f"{memory / 2**20:,.1f}"}
         for title, value in wanted.items():
             header, *rows = tables[title]
