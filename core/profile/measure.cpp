@@ -22,7 +22,7 @@ namespace {
 
 using Beat = std::function<void()>;
 
-constexpr int rounds = 3;  // visits of each probe, so that a disturbance of some seconds spoils no probe wholly
+constexpr int rounds = 4;  // visits of each probe, so that a disturbance of some seconds spoils no probe wholly
 
 struct Probed {
   ProbeStage stage;
@@ -51,7 +51,7 @@ struct Solver {
     // Large stages miss the caches more often than one block does: the sums must be right for stages of the real size.
     constexpr double small_weight = 0.1;
     for (const Probed& probe : probes) {
-      timings.push_back({probe.counts, (probe.*samples).medians().*kind, probe.stage.large ? 1.0 : small_weight});
+      timings.push_back({probe.counts, (probe.*samples).typical().*kind, probe.stage.large ? 1.0 : small_weight});
     }
     const LayerSolution solution = solve_layers(timings, receives);
     for (std::size_t i = 0; i < timings.size(); ++i) {
@@ -70,7 +70,7 @@ double seconds_of_update(const Deck& deck, int stages, const StageLayers& layers
                          MPI_Comm comm, const Beat& beat) {
   ProbeSamples samples;
   run_probe(deck, {stages, layers, false, rule}, source, comm, samples, beat);
-  return samples.medians().update;
+  return samples.typical().update;
 }
 
 double seconds_of_copy(const Deck& deck) {

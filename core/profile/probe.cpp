@@ -6,15 +6,15 @@
 #include "core/comm/mpi_error.hpp"
 #include "core/kernels/initialise.hpp"
 #include "core/model/kokkos_stage.hpp"
-#include "core/profile/median.hpp"
 #include "core/profile/probe_stages.hpp"
+#include "core/profile/trimmed_mean.hpp"
 #include "core/train/options.hpp"
 
 namespace minipipe::core {
 
 namespace {
 
-constexpr double visit_seconds = 0.25;  // of measuring at a visit of a probe
+constexpr double visit_seconds = 0.2;  // of measuring at a visit of a probe
 constexpr int least_windows = 3;
 constexpr int most_windows = 200;
 
@@ -138,8 +138,9 @@ KokkosStageOptions probe_options(const Deck& deck, const ProbePlan& plan) {
   return options;
 }
 
-ActionSeconds ProbeSamples::medians() const {
-  return {median(forward), median(backward), median(backward_input), median(backward_weight), median(update)};
+ActionSeconds ProbeSamples::typical() const {
+  return {trimmed_mean(forward), trimmed_mean(backward), trimmed_mean(backward_input), trimmed_mean(backward_weight),
+          trimmed_mean(update)};
 }
 
 void run_probe(const Deck& deck, const ProbePlan& plan, BatchSource& source, MPI_Comm comm, ProbeSamples& samples,

@@ -10,7 +10,7 @@
 
 namespace minipipe::core {
 
-// Median seconds of the actions of one stage.
+// Trimmed means of the seconds of the actions of one stage.
 struct ActionSeconds {
   double forward = 0;
   double backward = 0;  // without a split
@@ -30,7 +30,7 @@ struct ProbePlan {
 // Seconds of single actions, by kind.
 struct ProbeSamples {
   std::vector<double> forward, backward, backward_input, backward_weight, update;
-  ActionSeconds medians() const;
+  ActionSeconds typical() const;
 };
 
 // The stage that is timed, without the memory of its messages.

@@ -11,7 +11,7 @@
 
 namespace minipipe::core {
 
-// What one rank measured. Seconds are medians over many actions, with all ranks working at the same time, each on another
+// What one rank measured. Seconds are trimmed means over many actions, with all ranks working at the same time, each on another
 // stage.
 struct RankProfile {
   LayerTimes forward;
