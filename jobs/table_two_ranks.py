@@ -38,7 +38,7 @@ def main():
         rows.append({"m": m, "one_rank_tokens_per_s": one, "1f1b_over_one": flush / one, "1f1b_by_model": by_model,
                      "two_jobs_over_one": two_jobs / one, "paci_over_one": paci / one, "paci_over_1f1b": paci / flush, "paci_over_1f1b_by_model": 2 / by_model,
                      "spread": max((max(v) - min(v)) / statistics.median(v) for v in (found[n][m] for n in found))})
-    print("  m  one rank  two jobs/one  1f1b/one  2m/(m+1)  differs  PACI/one  PACI/1f1b  (m+1)/m  differs  spread")
+    print("  m  one rank      two jobs  1f1b/one  2m/(m+1)  differs  PACI/one  PACI/1f1b  (m+1)/m  differs  spread")
     print("     tokens/s                                         %                                    %       %")
     for row in rows:
         differs = [100 * (row[a] / row[b] - 1)

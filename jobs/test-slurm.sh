@@ -59,7 +59,7 @@ mkdir "$work/jobs" && cd "$work/jobs" || exit 1
 "$minipipe" prepare --synthetic --tokens 400000 --vocab 64 --out data/sample > /dev/null || die "prepare failed"
 cat > deck.toml << 'DECK'
 [run]
-steps = 320
+steps = 640
 grace = 60.0
 [model]
 layers = 4
@@ -217,7 +217,7 @@ check "cases 2 and 3 are named as failed" bash -c 'grep -c "not finished: case [
 check "the table is full" /usr/bin/python3 -c '
 import json
 pivots = json.load(open("sweep/table.json"))["pivots"]
-loss = next(p for p in pivots if p["metric"] == "loss")
+loss = next(p for p in pivots if p["metric"] == "validation_loss")
 assert loss["row_values"] == [1, 2] and loss["column_values"] == [2, 4], loss
 assert all(cell for line in loss["cells"] for cell in line), loss'
 

@@ -97,7 +97,7 @@ def test_all_cases_here():
                             "not finished: case 1 (train.microbatches=2 parallel.stages=9): failed, status 2, see all/case_1.log")
     support.assert_contains(told, "is fewer than the 9 stages")  # why it failed
     table = json.loads(Path("all/table.json").read_text())
-    losses = next(pivot for pivot in table["pivots"] if pivot["metric"] == "loss")
+    losses = next(pivot for pivot in table["pivots"] if pivot["metric"] == "validation_loss")
     assert losses["rows"] == "train.microbatches" and losses["row_values"] == [2, 4]
     assert losses["column_values"] == [1, 2]
     for case, values in CASES.items():
