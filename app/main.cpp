@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <optional>
 #include <string>
 
 #include "app/command.hpp"
@@ -32,6 +33,11 @@ constexpr int status_input = 2;
 constexpr int status_run = 3;
 
 int run(const Command& command, bool speak, Watchdog& watchdog) {
+  // What one rank does alone may take its time.
+  const bool watched =
+      command.verb == Command::Verb::train || command.verb == Command::Verb::profile || command.verb == Command::Verb::eval;
+  std::optional<Watchdog::Pause> pause;
+  if (!watched) pause.emplace(watchdog);
   switch (command.verb) {
     case Command::Verb::train:
       return minipipe::app::train(command, watchdog);
@@ -39,12 +45,6 @@ int run(const Command& command, bool speak, Watchdog& watchdog) {
       return minipipe::app::profile(command, watchdog);
     case Command::Verb::eval:
       return minipipe::app::evaluate(command, watchdog);
-    default:
-      break;
-  }
-  // What one rank does alone may take its time.
-  const Watchdog::Pause pause(watchdog);
-  switch (command.verb) {
     case Command::Verb::bench:
       return minipipe::app::bench(command);
     case Command::Verb::check:
@@ -62,8 +62,6 @@ int run(const Command& command, bool speak, Watchdog& watchdog) {
     case Command::Verb::help_deck_markdown:
       if (speak) std::cout << minipipe::core::help_markdown();
       return 0;
-    default:
-      break;
   }
   return status_run;
 }

@@ -3,7 +3,6 @@
 #include <iostream>
 
 #include "core/deck/parse.hpp"
-#include "core/deck/schema.hpp"
 #include "core/io/checkpoint.hpp"
 #include "core/train/checkpointing.hpp"
 #include "core/train/global_norm.hpp"

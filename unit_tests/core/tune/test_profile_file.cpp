@@ -94,6 +94,17 @@ TEST(ProfileFile, BadValuesAreNamedByPath) {
   EXPECT_THROW(read_json_profile("none.json"), InputError);
 }
 
+// Eight layers on two stages, four microbatches.
+Deck deck_of_plan(const std::string& path) {
+  Deck deck;
+  deck.schedule.name = "plan";
+  deck.schedule.plan = path;
+  deck.schedule.partition = {4, 4};
+  deck.model.layers = 8;
+  deck.train.microbatches = 4;
+  return deck;
+}
+
 TEST(PlanHeader, RoundTripAndTheCellsAreStillRead) {
   const auto profile = parse_profile(kGood, "p.json").profile;
   schedules::TunedPlan plan{"", {1, 1}, schedules::one_stage_per_rank(2), {}, 12};
@@ -128,12 +139,7 @@ TEST(PlanHeader, APlanForSomethingElseIsRefused) {
     std::ofstream stream(path);
     write_plan_file(stream, header, {{{}, {}}});
   };
-  Deck deck;
-  deck.schedule.name = "plan";
-  deck.schedule.plan = path;
-  deck.schedule.partition = {4, 4};
-  deck.model.layers = 8;
-  deck.train.microbatches = 4;
+  Deck deck = deck_of_plan(path);
   write();
   EXPECT_NO_THROW(check_plan_header(deck, 2));
   EXPECT_NO_THROW(check_plan_header(deck, 1));
@@ -154,12 +160,7 @@ TEST(PlanHeader, APlanForSomethingElseIsRefused) {
 
 TEST(PlanHeader, EachLineIsComparedOnItsOwn) {
   const std::string path = testing::TempDir() + "plan_header_lines_test.csv";
-  Deck deck;
-  deck.schedule.name = "plan";
-  deck.schedule.plan = path;
-  deck.schedule.partition = {4, 4};
-  deck.model.layers = 8;
-  deck.train.microbatches = 4;
+  Deck deck = deck_of_plan(path);
   const auto refusal = [&](const std::string& text) -> std::string {
     std::ofstream(path) << text << "0F0\n";
     try {
