@@ -36,16 +36,21 @@ def main():
         two_jobs = statistics.median(a + b for a, b in zip(found["job0"][m], found["job1"][m]))
         by_model = 2 * m / (m + 1)
         rows.append({"m": m, "one_rank_tokens_per_s": one, "1f1b_over_one": flush / one, "1f1b_by_model": by_model,
-                     "two_jobs_over_one": two_jobs / one, "paci_over_one": paci / one, "paci_over_1f1b": paci / flush, "paci_over_1f1b_by_model": 2 / by_model,
+                     "two_jobs_over_one": two_jobs / one,
+                     "paci_over_one": paci / one, "paci_over_two_jobs": paci / two_jobs,
+                     "1f1b_over_two_jobs": flush / two_jobs, "1f1b_over_two_jobs_by_model": m / (m + 1),
+                     "paci_over_1f1b": paci / flush, "paci_over_1f1b_by_model": 2 / by_model,
                      "spread": max((max(v) - min(v)) / statistics.median(v) for v in (found[n][m] for n in found))})
-    print("  m  one rank      two jobs  1f1b/one  2m/(m+1)  differs  PACI/one  PACI/1f1b  (m+1)/m  differs  spread")
-    print("     tokens/s                                         %                                    %       %")
+    print("  m  one rank  1f1b/one  2m/(m+1)  differs  PACI/one  PACI/1f1b  (m+1)/m  differs    two jobs  PACI/jobs  1f1b/jobs  m/(m+1)  spread")
+    print("     tokens/s                           %                                    %         /one                                     %")
     for row in rows:
         differs = [100 * (row[a] / row[b] - 1)
                    for a, b in (("1f1b_over_one", "1f1b_by_model"), ("paci_over_1f1b", "paci_over_1f1b_by_model"))]
-        print(f"{row['m']:3d}{row['one_rank_tokens_per_s']:10.0f}{row['two_jobs_over_one']:14.3f}{row['1f1b_over_one']:10.3f}{row['1f1b_by_model']:10.3f}"
+        print(f"{row['m']:3d}{row['one_rank_tokens_per_s']:10.0f}{row['1f1b_over_one']:10.3f}{row['1f1b_by_model']:10.3f}"
               f"{differs[0]:+9.1f}{row['paci_over_one']:10.3f}{row['paci_over_1f1b']:11.3f}"
-              f"{row['paci_over_1f1b_by_model']:9.3f}{differs[1]:+9.1f}{100 * row['spread']:8.1f}")
+              f"{row['paci_over_1f1b_by_model']:9.3f}{differs[1]:+9.1f}{row['two_jobs_over_one']:12.3f}"
+              f"{row['paci_over_two_jobs']:11.3f}{row['1f1b_over_two_jobs']:11.3f}{row['1f1b_over_two_jobs_by_model']:9.3f}"
+              f"{100 * row['spread']:8.1f}")
     (folder / "table.json").write_text(json.dumps(rows, indent=1) + "\n")
 
 

@@ -5,12 +5,12 @@
 # Wants an idle machine. Rounds alternate the runs, so that a slow minute hits all of them; medians are compared.
 #   jobs/two-ranks.sh [--rounds N] [--microbatches M] [--out DIR] [block.key=value ...]
 #     --rounds N         repetitions (3)
-#     --microbatches M   microbatches of each run (144)
+#     --microbatches M   microbatches of each run (288)
 #     --out DIR          folder of the runs and of table.json (runs/two-ranks)
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
 
-rounds=3 microbatches=144 out=runs/two-ranks
+rounds=3 microbatches=288 out=runs/two-ranks
 read_options "rounds microbatches out" "$@"
 [ $((microbatches % 8)) = 0 ] && [ "$microbatches" -ge 48 ] || die "--microbatches $microbatches: must be a multiple of 8, 48 or more"
 [ "$(nproc --all)" -ge 2 ] || die "this machine has one core; two are compared"
