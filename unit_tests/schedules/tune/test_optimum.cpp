@@ -28,14 +28,6 @@ TEST(Optimum, OfTwoDevicesAndTwoMicrobatches) {
   EXPECT_EQ(tune(small_case({c, d, c, d}, 2, 2)).best.makespan, 602);
 }
 
-TEST(Optimum, OfThreeDevicesAndTwoMicrobatches) {
-  const LayerCosts a{99, 37, 78}, b{715, 383, 942};
-  TuneRequest request = small_case({a, b, b}, 3, 2);
-  request.profile.embedding = {25, 18, 0, 0};
-  request.profile.head = {18, 171, 88, 0};
-  EXPECT_EQ(tune(request).best.makespan, 5297);
-}
-
 // It takes five stages for three layers: embedding and head alone.
 TEST(Optimum, WithEmbeddingAndHeadAlone) {
   const LayerCosts layer{374, 194, 199};
