@@ -93,9 +93,7 @@ class Baselines {
   // Evaluations of a baseline's own search: always as many, so that it is the same whatever the request's budget, unless each
   // evaluation takes so long that they would dwarf that budget.
   std::int64_t budget(std::int64_t usual) const {
-    constexpr std::int64_t large = 100000;  // layers x microbatches
-    const bool limited = request_.evaluations > 0 && std::int64_t{layers_} * request_.microbatches > large;
-    return limited ? std::min(usual, request_.evaluations) : usual;
+    return request_.evaluations > 0 && request_.large() ? std::min(usual, request_.evaluations) : usual;
   }
 
   // Stages of equal size; their number and places searched.

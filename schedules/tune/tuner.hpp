@@ -41,6 +41,7 @@ struct TuneRequest {
   std::function<void(const TuneProgress&)> progress = nullptr;  // called when a better plan is found
 
   bool stopped() const { return stop && stop(); }
+  bool large() const { return std::int64_t{profile.size()} * microbatches > 100000; }  // an evaluation takes milliseconds
   int stage_limit() const { return most_stages > 0 ? most_stages : 8 * devices; }
 };
 

@@ -156,17 +156,18 @@ TEST(Tuner, StopEndsTheBaselinesToo) {
 }
 
 // The searches among the baselines have budgets of their own. Where evaluations take long, the request's smaller one limits
-// them; `stop` is asked at every 16th evaluation.
+// them, and `stop` is asked at every evaluation, else at every 16th.
 TEST(Tuner, BaselinesOfALargeCaseKeepToTheBudget) {
-  const auto asked = [](int layers) {
-    auto request = request_for(equal_layers(layers, 1, 1, 1), 2, 128, 10);
+  const auto asked = [](int layers, int evaluations) {
+    auto request = request_for(equal_layers(layers, 1, 1, 1), 2, 128, evaluations);
     int count = 0;
     request.stop = [&] { return ++count < 0; };
     EXPECT_EQ(baselines(request).size(), 6u);
     return count;
   };
-  EXPECT_GT(asked(64), 200);
-  EXPECT_LT(asked(1024), 50);
+  EXPECT_GT(asked(64, 10), 200);
+  EXPECT_LT(asked(1024, 2), 50);
+  EXPECT_GE(asked(1024, 42), asked(1024, 2) + 40);
 }
 
 TEST(Tuner, FewMicrobatchesAndOneDevice) {
