@@ -221,6 +221,31 @@ TEST(Bound, OfOneLayerThatOutweighsTheRest) {
   EXPECT_EQ(lower_bound(profile, 4, 1), 34);
 }
 
+TEST(Bound, OfLayersThatCannotBeSharedEvenly) {
+  // Five layers of 3 on four devices: one device has two of them.
+  EXPECT_EQ(lower_bound(equal_layers(5, 1, 1, 1), 4, 10), 60);
+  // 13 on four: one has four.
+  EXPECT_EQ(lower_bound(equal_layers(13, 1, 1, 1), 4, 100), 1200);
+}
+
+TEST(Bound, OfOneMicrobatchOverLinks) {
+  auto profile = equal_layers(4, 1, 2, 5);
+  // Down and up through four layers, and the first layer's weight gradient.
+  EXPECT_EQ(lower_bound(profile, 4, 1), 4 + 8 + 5);
+  profile.link = 100;
+  EXPECT_EQ(lower_bound(profile, 4, 1), 4 + 8 + 5 + 600);
+  const auto request = request_for(profile, 4, 1, 100);
+  EXPECT_EQ(tune(request).best.makespan, 617);
+}
+
+TEST(Bound, OfLayersThatCostNothing) {
+  // A workload takes a tick.
+  const auto request = request_for(equal_layers(4, 0, 0, 0), 2, 2, 100);
+  const auto result = tune(request);
+  EXPECT_EQ(result.lower_bound, 6);
+  EXPECT_GE(result.best.makespan, result.lower_bound);
+}
+
 TEST(AsynchronousTuner, BalancesUnevenLayersAndKeepsTheGap) {
   auto profile = equal_layers(9, 2, 2, 2);
   profile.head = {6, 6, 6, 0};
