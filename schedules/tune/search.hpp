@@ -52,8 +52,8 @@ struct Structure {
   double makespan = std::numeric_limits<double>::infinity();
 };
 
-// One that needs as little memory as can be: stages in sequence if they fit under the cap, else layers spread at will.
-// InputError naming device, stage and what is missing if neither fits.
+// One that needs as little memory as can be: stages in sequence if they fit under the cap, else layers spread at will, as far
+// as most_stages lets them. InputError naming device, stage and what is missing if neither fits.
 Structure frugal_structure(const TuneRequest& request);
 
 struct StructureMoves {
