@@ -1,6 +1,7 @@
 #include "schedules/graph/list_scheduler.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <sstream>
 
 #include "schedules/error.hpp"
@@ -40,11 +41,13 @@ void ListScheduler::reset() {
   devices_.resize(index(graph.placement.ranks));
   for (Device& device : devices_) {
     device.stages.clear();
-    device.free_at = device.wake = 0;
+    device.free_at = 0;
     device.last_start = -1;
     device.started = false;
     device.shared = device.reserved = 0;
   }
+  wakes_.clear();
+  for (std::size_t d = 0; d < devices_.size(); ++d) wake_at(d, 0);
   const std::size_t stages = graph.stages.size();
   for (std::size_t s = 0; s < stages; ++s) {
     Device& device = devices_[index(graph.placement.rank_of_stage[s])];
@@ -56,6 +59,24 @@ void ListScheduler::reset() {
   weights_.assign(stages, 0);
   forward_end_.assign(stages * m_, kNever);
   gradient_end_.assign(stages * m_, kNever);
+}
+
+void ListScheduler::wake_at(std::size_t d, double time) {
+  devices_[d].wake = time;
+  if (time == kNever) return;
+  wakes_.emplace_back(time, d);
+  std::push_heap(wakes_.begin(), wakes_.end(), std::greater<>());
+}
+
+// The device that wakes first; taken from the heap.
+std::size_t ListScheduler::next_awake() {
+  while (!wakes_.empty()) {
+    std::pop_heap(wakes_.begin(), wakes_.end(), std::greater<>());
+    const auto [time, d] = wakes_.back();
+    wakes_.pop_back();
+    if (devices_[d].wake == time) return d;
+  }
+  throw RunError("list scheduler: nothing can start; this must not happen");
 }
 
 int ListScheduler::number(Type type, int stage) const {
@@ -175,13 +196,14 @@ void ListScheduler::start(std::size_t d, Type type, int stage, double now, Plan*
     ++weights_[s];
     if (forwards_[s] != weights_[s]) device.shared -= units;
   }
-  device.wake = device.free_at;
+  wake_at(d, device.free_at);
   if (type != Type::weight) {
     const int to = type == Type::forward ? stage + 1 : stage - 1;
     if (to >= 0 && to < graph_->placement.stages()) {
-      Device& receiver = devices_[index(graph_->placement.rank_of(to))];
-      const double arrival = device.free_at + (&receiver == &device ? 0 : graph_->link);
-      receiver.wake = std::min(receiver.wake, std::max(arrival, receiver.free_at));
+      const std::size_t receiver = index(graph_->placement.rank_of(to));
+      const double arrival = device.free_at + (receiver == d ? 0 : graph_->link);
+      const double time = std::max(arrival, devices_[receiver].free_at);
+      if (time < devices_[receiver].wake) wake_at(receiver, time);
     }
   }
   device.last_start = now;
@@ -201,22 +223,17 @@ double ListScheduler::run(const UpdateGraph& graph, const ListRules& rules, Plan
   double makespan = 0;
   for (;;) {
     // A device is looked at when it becomes free or when something arrives, not at every event.
-    double now = kNever;
-    for (const Device& device : devices_) now = std::min(now, device.wake);
-    if (now == kNever) throw RunError("list scheduler: nothing can start; this must not happen");
-    for (std::size_t d = 0; d < devices_.size(); ++d) {
-      Device& device = devices_[d];
-      if (device.wake > now) continue;
-      Type type = Type::forward;
-      int stage = -1;
-      if (!choose(device, now, &type, &stage)) {
-        device.wake = next_arrival(device, now);
-        continue;
-      }
-      start(d, type, stage, now, order);
-      makespan = std::max(makespan, device.free_at);
-      if (++begun == total) return makespan;
+    const std::size_t d = next_awake();
+    const double now = devices_[d].wake;
+    Type type = Type::forward;
+    int stage = -1;
+    if (!choose(devices_[d], now, &type, &stage)) {
+      wake_at(d, next_arrival(devices_[d], now));
+      continue;
     }
+    start(d, type, stage, now, order);
+    makespan = std::max(makespan, devices_[d].free_at);
+    if (++begun == total) return makespan;
   }
 }
 

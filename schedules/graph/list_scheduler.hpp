@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "schedules/graph/update_graph.hpp"
@@ -30,7 +31,7 @@ class ListScheduler {
   struct Device {
     std::vector<int> stages;
     double free_at = 0;
-    double wake = 0;  // when the device has to be looked at again
+    double wake = 0;  // when the device has to be looked at again; changed by wake_at
     double last_start = -1;
     Action last = {};
     bool started = false;
@@ -44,6 +45,8 @@ class ListScheduler {
   enum class Type { backward, forward, weight };
 
   void reset();
+  void wake_at(std::size_t d, double time);
+  std::size_t next_awake();
   Head head(const Device& device, Type type, int stage, double now) const;
   bool better(Type type, int stage, int than) const;
   int number(Type type, int stage) const;
@@ -57,6 +60,9 @@ class ListScheduler {
   std::size_t m_ = 0;
   bool backwards_begun_ = false;
   std::vector<Device> devices_;
+  // When devices wake, and which: a heap with the earliest on top, of equal ones the lowest number. An entry counts if its
+  // time is still the device's.
+  std::vector<std::pair<double, std::size_t>> wakes_;
   std::vector<int> forwards_, backwards_, weights_;
   std::vector<double> forward_end_, gradient_end_;
 };

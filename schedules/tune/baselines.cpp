@@ -59,7 +59,7 @@ class Baselines {
   std::vector<TunedPlan> interleaved() {
     const int n = request_.devices;
     std::vector<TunedPlan> candidates;
-    for (int chunks = 2; chunks * n <= std::min(layers_, 8 * n) && n > 1 && !request_.stopped(); ++chunks) {
+    for (int chunks = 2; chunks * n <= std::min(layers_, request_.stage_limit()) && n > 1 && !request_.stopped(); ++chunks) {
       options_.chunks = chunks;
       candidates.push_back(simple("interleaved", uniform_partition(layers_, chunks * n), looped(n, chunks)));
     }
@@ -83,7 +83,7 @@ class Baselines {
       options_.memory_limit = limit;
       candidates.push_back(simple("zb-auto", uniform, placement));
     }
-    if (2 * n <= layers_ && n > 1 && !request_.stopped()) {
+    if (2 * n <= std::min(layers_, request_.stage_limit()) && n > 1 && !request_.stopped()) {
       options_.chunks = 2;
       candidates.push_back(simple("zb-v", uniform_partition(layers_, 2 * n), vee(n)));
     }
@@ -93,9 +93,7 @@ class Baselines {
   // Evaluations of a baseline's own search: always as many, so that it is the same whatever the request's budget, unless each
   // evaluation takes so long that they would dwarf that budget.
   std::int64_t budget(std::int64_t usual) const {
-    constexpr std::int64_t large = 100000;  // layers x microbatches
-    const bool limited = request_.evaluations > 0 && std::int64_t{layers_} * request_.microbatches > large;
-    return limited ? std::min(usual, request_.evaluations) : usual;
+    return request_.evaluations > 0 && request_.large() ? std::min(usual, request_.evaluations) : usual;
   }
 
   // Stages of equal size; their number and places searched.
@@ -105,7 +103,7 @@ class Baselines {
     SearchContext context(own);
     StructureSearch search(context);
     Structure best;
-    for (int stages = own.devices; stages <= std::min(layers_, 8 * own.devices); stages += own.devices) {
+    for (int stages = own.devices; stages <= std::min(layers_, own.stage_limit()); stages += own.devices) {
       if (request_.stopped()) break;
       Structure structure{uniform_partition(layers_, stages), {}, {}};
       structure.rules.whole_backward = true;

@@ -96,19 +96,33 @@ std::vector<LayerCosts> CostSums::stages(const std::vector<int>& partition) cons
 }
 
 double lower_bound(const CostProfile& profile, int devices, int microbatches) {
-  std::vector<LayerCosts> all = {profile.embedding};
-  all.insert(all.end(), profile.layers.begin(), profile.layers.end());
-  all.push_back(profile.head);
+  // What no partition takes apart. An end that costs nothing never stands alone.
+  std::vector<LayerCosts> parts = profile.layers;
+  if (profile.has_embedding()) parts.insert(parts.begin(), profile.embedding);
+  if (profile.has_head()) parts.push_back(profile.head);
   const double m = microbatches;
   double work = 0, forwards = 0, backwards = 0, bound = 0;
-  for (const LayerCosts& layer : all) {
-    const double both = layer.forward + layer.backward_input;
-    bound = std::max({bound, forwards + m * layer.time(), forwards + m * both + backwards});
-    forwards += layer.forward;
-    backwards += layer.backward_input;
-    work += m * layer.time();
+  // The last input gradient of all is the first stage's, and its weight gradient comes behind it.
+  const double last_weight = parts.front().backward_weight;
+  for (const LayerCosts& part : parts) {
+    const double both = part.forward + part.backward_input;
+    bound = std::max({bound, forwards + m * part.time(), forwards + m * both + backwards + last_weight});
+    forwards += part.forward;
+    backwards += part.backward_input;
+    work += m * part.time();
   }
-  return std::max({bound, forwards + backwards, work / devices});
+  bound = std::max(bound, forwards + backwards + last_weight + 2 * (devices - 1) * profile.link);
+  bound = std::max(bound, work / devices);
+  // Of the k * devices + 1 longest parts, one device has k + 1, the shortest of them at least.
+  std::sort(parts.begin(), parts.end(), [](const LayerCosts& a, const LayerCosts& b) { return a.time() > b.time(); });
+  const auto step = static_cast<std::size_t>(devices);
+  for (std::size_t k = 1; k * step < parts.size(); ++k) {
+    double shortest = 0;
+    for (std::size_t i = k * step - k; i <= k * step; ++i) shortest += parts[i].time();
+    bound = std::max(bound, m * shortest);
+  }
+  // Every workload takes a tick.
+  return profile.clock == Clock::ticks ? std::max(bound, 3 * m) : bound;
 }
 
 std::vector<int> uniform_partition(int layers, int stages) {

@@ -63,8 +63,9 @@ class CostSums {
   std::vector<LayerCosts> sums_;
 };
 
-// A time below which no plan for these layers ends: the work shared evenly; one microbatch's way through all layers; and for
-// each layer, its own work on one device behind the first forward's way to it.
+// A time below which no plan ends that uses every device: the work shared evenly, and as layers can be shared; one microbatch's
+// way through all layers and over a link to each device, and back; and for each layer, its own work on one device behind the
+// first forward's way to it, and the last gradient's way from it.
 double lower_bound(const CostProfile& profile, int devices, int microbatches);
 
 // `layers` over `stages`, as even as can be in number; the first ones take what is left over.

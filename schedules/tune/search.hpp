@@ -12,12 +12,14 @@ namespace minipipe::schedules {
 
 // What the searches of the tuner share: costs, limits, random numbers, and the count of evaluations.
 struct SearchContext {
-  explicit SearchContext(const TuneRequest& given) : request(given), sums(given.profile), random(given.seed) {}
+  explicit SearchContext(const TuneRequest& given)
+      : request(given), sums(given.profile), random(given.seed), asked_every(given.large() ? 1 : 16) {}
 
   const TuneRequest& request;
   CostSums sums;
   std::mt19937_64 random;  // drawn from directly: standard distributions differ between libraries
   std::int64_t evaluations = 0;
+  std::int64_t asked_every;  // evaluations between questions whether to stop; where one takes long, the clock costs nothing
   bool over = false;
 
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(random() % n); }
@@ -26,7 +28,7 @@ struct SearchContext {
   bool count() {
     ++evaluations;
     if (request.evaluations > 0 && evaluations >= request.evaluations) over = true;
-    if (evaluations % 16 == 0 && request.stopped()) over = true;
+    if (evaluations % asked_every == 0 && request.stopped()) over = true;
     return over;
   }
   // Fewest layers of a stage: the ends may consist of embedding or head alone.
@@ -50,8 +52,8 @@ struct Structure {
   double makespan = std::numeric_limits<double>::infinity();
 };
 
-// One that needs as little memory as can be: stages in sequence if they fit under the cap, else layers spread at will.
-// InputError naming device, stage and what is missing if neither fits.
+// One that needs as little memory as can be: stages in sequence if they fit under the cap, else layers spread at will, as far
+// as most_stages lets them. InputError naming device, stage and what is missing if neither fits.
 Structure frugal_structure(const TuneRequest& request);
 
 struct StructureMoves {

@@ -71,9 +71,11 @@ bool StructureSearch::change(Structure& structure, const StructureMoves& moves) 
   }
   const auto at = static_cast<std::ptrdiff_t>(s);
   if (pick == 7) {
-    const int most = context_.request.most_stages > 0 ? context_.request.most_stages : 8 * context_.request.devices;
-    if (partition[s] < 2 || static_cast<int>(stages) >= most) return false;
-    const int upper = 1 + static_cast<int>(context_.below(static_cast<std::size_t>(partition[s] - 1)));
+    // What is left of the first stage may be the embedding alone, and of the last the head.
+    const int lower_least = context_.least_layers(s, stages + 1), upper_least = context_.least_layers(s + 1, stages + 1);
+    const int ways = partition[s] - lower_least - upper_least + 1;
+    if (ways < 1 || static_cast<int>(stages) >= context_.request.stage_limit()) return false;
+    const int upper = upper_least + static_cast<int>(context_.below(static_cast<std::size_t>(ways)));
     partition[s] -= upper;
     partition.insert(partition.begin() + at, upper);
     ranks.insert(ranks.begin() + at + static_cast<std::ptrdiff_t>(context_.below(2)),

@@ -88,8 +88,7 @@ class Tuner {
       pool_.push_back(frugal);
       offer(structures_.plan_of(frugal, "list"), "list");
     }
-    const int most = request_.most_stages > 0 ? request_.most_stages : 8 * request_.devices;
-    for (int stages = request_.devices; stages <= most; stages += request_.devices) {
+    for (int stages = request_.devices; stages <= request_.stage_limit(); stages += request_.devices) {
       const int ends = (request_.profile.has_embedding() ? 1 : 0) + (request_.profile.has_head() ? 1 : 0);
       if (stages > request_.profile.size() + (stages > 1 ? ends : 0)) break;
       std::vector<std::vector<int>> partitions = {min_max_partition(request_.profile, stages)};
@@ -135,13 +134,22 @@ class Tuner {
     const int effort = 1 << std::min(round_, 4);
     switch (phase) {
       case Phase::partition:
-        return offer(orders_.anneal(result_.best, true, 10000 * effort), "partition");
+        return offer(search_order(result_.best, true, effort), "partition");
       case Phase::schedule:
-        return offer(orders_.anneal(result_.best, false, 10000 * effort), "schedule");
+        return offer(search_order(result_.best, false, effort), "schedule");
       case Phase::placement:
         return restructure(effort);
     }
     return false;
+  }
+
+  // Colder first; where that has found nothing, warm enough to leave the plan's basin. A workload is a larger part of the
+  // makespan the fewer there are.
+  TunedPlan search_order(const TunedPlan& plan, bool borders, int effort) {
+    constexpr double warmths[] = {0.002, 0.01, 0.05};
+    const double workloads = 3.0 * request_.microbatches * plan.placement.stages();
+    const int steps = static_cast<int>(std::clamp(20 * workloads, 1000.0, 10000.0));
+    return orders_.anneal(plan, borders, steps * effort, warmths[round_ % 3]);
   }
 
   // Anneals one of the structures and works out its order: the list scheduler's makespan alone does not tell how good the
@@ -153,7 +161,7 @@ class Tuner {
     // Warm enough to leave the member's basin the more often it was visited.
     Structure found = structures_.anneal(member, {}, 600 * effort, 0.01 * (1 + static_cast<double>(context_.below(3))));
     if (found.makespan < member.makespan) member = found;
-    const TunedPlan polished = orders_.anneal(structures_.plan_of(found, "placement"), true, 8000 * effort);
+    const TunedPlan polished = search_order(structures_.plan_of(found, "placement"), true, effort);
     const bool better = offer(polished, "placement");
     // Members that stay far behind make room for the best.
     std::sort(pool_.begin(), pool_.end(), [](const Structure& a, const Structure& b) { return a.makespan < b.makespan; });
@@ -181,6 +189,9 @@ void check_start(const TuneRequest& request, const TunedPlan& plan) {
     refuse("is not one of " + std::to_string(request.devices) + " devices");
   }
   if (plan.placement.rank_of_stage.size() != plan.partition.size()) refuse("places other stages than it has");
+  if (plan.placement.stages() > request.stage_limit()) {
+    refuse("has more than the " + std::to_string(request.stage_limit()) + " stages allowed");
+  }
   std::size_t forwards = 0;
   for (const ActionList& list : plan.order.ranks) {
     for (const Action& action : list) {
@@ -207,6 +218,10 @@ void check(const TuneRequest& request) {
   if (request.devices > request.profile.size()) {
     throw InputError("tune: " + std::to_string(request.devices) + " devices are more than the " +
                      std::to_string(request.profile.size()) + " layers of the model; use fewer devices");
+  }
+  if (request.stage_limit() < request.devices) {
+    throw InputError("tune: at most " + std::to_string(request.most_stages) + " stages are fewer than the " +
+                     std::to_string(request.devices) + " devices, which need one each; allow more stages or use fewer devices");
   }
   if (request.start) check_start(request, *request.start);
   frugal_structure(request);

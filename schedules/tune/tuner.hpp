@@ -41,6 +41,8 @@ struct TuneRequest {
   std::function<void(const TuneProgress&)> progress = nullptr;  // called when a better plan is found
 
   bool stopped() const { return stop && stop(); }
+  bool large() const { return std::int64_t{profile.size()} * microbatches > 100000; }  // an evaluation takes milliseconds
+  int stage_limit() const { return most_stages > 0 ? most_stages : 8 * devices; }
 };
 
 // Idle time as the phases look at it (arXiv 2509.23722v3): per device the time outside its first start and last end, and the
@@ -61,7 +63,8 @@ std::vector<Phase> phase_order(const BubbleDiagnosis& diagnosis, double smallest
 // Plans that vary one thing at a time, by name: 1f1b (uniform partition, one stage per device), interleaved (best number of
 // chunks), zero-bubble (best of H1, H2, V and the searched one), partition-only (smallest longest stage under 1f1b),
 // placement-only (uniform stages, their number and places searched, whole backwards), schedule-only (uniform partition, one
-// stage per device, order searched). Those that cannot be run, or hold more than the cap, are left out, and all that would come
+// stage per device, order searched). Those that cannot be run, hold more than the
+// cap or need more stages than most_stages are left out, and all that would come
 // after `stop` but 1f1b. The searches have budgets of their own; that of the request limits them in large cases.
 std::vector<TunedPlan> baselines(const TuneRequest& request);
 

@@ -76,6 +76,54 @@ TEST(MemoryCap, ACapUnderWhichNothingFitsSaysWhatIsMissingAndWhere) {
   EXPECT_THROW(tune(request), InputError);
 }
 
+// Going through the layers by size gives one device 7; 3 + 3 and 2 + 2 + 2 are 6 each.
+TEST(MemoryCap, LayersAreSpreadAsEvenlyAsCanBe) {
+  TuneRequest request;
+  for (const double units : {3, 2, 3, 2, 2}) request.profile.layers.push_back({1, 1, 1, units});
+  request.profile.clock = Clock::ticks;
+  request.devices = 2;
+  request.microbatches = 2;
+  request.evaluations = 200;
+  request.cap = 6;
+  const auto held = peaks(request, tune(request).best);
+  EXPECT_LE(*std::max_element(held.begin(), held.end()), 6);
+  request.cap = 5.5;
+  EXPECT_THAT([&] { tune(request); }, testing::ThrowsMessage<InputError>(HasSubstr("needs 6 units for one microbatch")));
+  // Three stages are too few for that.
+  request.cap = 6;
+  request.most_stages = 3;
+  EXPECT_THAT([&] { tune(request); }, testing::ThrowsMessage<InputError>(HasSubstr("needs 7 units for one microbatch")));
+  request.cap = 7;
+  EXPECT_LE(tune(request).best.partition.size(), 3u);
+}
+
+TEST(MemoryCap, ManyLayersAreSpreadInTime) {
+  TuneRequest request;
+  for (int i = 0; i < 400; ++i) request.profile.layers.push_back({1, 1, 1, 1.0 + 0.37 * (i * 7919 % 101)});
+  request.profile.clock = Clock::ticks;
+  request.devices = 64;
+  request.microbatches = 1;
+  request.evaluations = 1;
+  request.cap = 1;
+  EXPECT_THROW(tune(request), InputError);
+}
+
+// A head that holds memory can stand alone if it takes time, and not else.
+TEST(MemoryCap, AHeadThatHoldsMuchStandsAlone) {
+  TuneRequest request;
+  request.profile = equal_layers(6, 1, 1, 1);
+  request.profile.head = {1, 1, 1, 6};
+  request.devices = 2;
+  request.microbatches = 2;
+  request.evaluations = 200;
+  request.cap = 6;
+  EXPECT_EQ(tune(request).best.partition.back(), 0);
+  request.profile.head = {0, 0, 0, 6};
+  EXPECT_THAT([&] { tune(request); }, testing::ThrowsMessage<InputError>(HasSubstr("needs 7 units for one microbatch")));
+  request.cap = 7;
+  EXPECT_GE(tune(request).best.partition.back(), 1);
+}
+
 TEST(Profile, BadCostsAreNamed) {
   const auto refused = [](CostProfile profile, const std::string& reason) {
     try {

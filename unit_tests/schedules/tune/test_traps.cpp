@@ -114,10 +114,10 @@ TEST(Trap, ASearchWithoutAnythingToFindEnds) {
   request.microbatches = 2;
   request.evaluations = 100;
   EXPECT_EQ(tune(request).best.makespan, 30);
-  // The bound is out of reach: three layers do not divide by two devices.
-  request.profile = equal_layers(3, 5, 5, 5);
-  request.devices = 2;
-  request.microbatches = 3;
+  // The bound is out of reach: the device with two of the four layers has to wait for the two behind or before them.
+  request.profile = equal_layers(4, 5, 5, 5);
+  request.devices = 3;
+  request.microbatches = 2;
   const TuneResult result = tune(request);
   EXPECT_GT(result.best.makespan, result.lower_bound);
   EXPECT_GE(result.evaluations, 100);

@@ -156,17 +156,18 @@ TEST(Tuner, StopEndsTheBaselinesToo) {
 }
 
 // The searches among the baselines have budgets of their own. Where evaluations take long, the request's smaller one limits
-// them; `stop` is asked at every 16th evaluation.
+// them, and `stop` is asked at every evaluation, else at every 16th.
 TEST(Tuner, BaselinesOfALargeCaseKeepToTheBudget) {
-  const auto asked = [](int layers) {
-    auto request = request_for(equal_layers(layers, 1, 1, 1), 2, 128, 10);
+  const auto asked = [](int layers, int evaluations) {
+    auto request = request_for(equal_layers(layers, 1, 1, 1), 2, 128, evaluations);
     int count = 0;
     request.stop = [&] { return ++count < 0; };
     EXPECT_EQ(baselines(request).size(), 6u);
     return count;
   };
-  EXPECT_GT(asked(64), 200);
-  EXPECT_LT(asked(1024), 50);
+  EXPECT_GT(asked(64, 10), 200);
+  EXPECT_LT(asked(1024, 2), 50);
+  EXPECT_GE(asked(1024, 42), asked(1024, 2) + 40);
 }
 
 TEST(Tuner, FewMicrobatchesAndOneDevice) {
@@ -218,6 +219,31 @@ TEST(Bound, OfOneLayerThatOutweighsTheRest) {
   EXPECT_EQ(lower_bound(profile, 4, 10), 4 + 300);
   EXPECT_EQ(lower_bound(profile, 1, 10), 420);
   EXPECT_EQ(lower_bound(profile, 4, 1), 34);
+}
+
+TEST(Bound, OfLayersThatCannotBeSharedEvenly) {
+  // Five layers of 3 on four devices: one device has two of them.
+  EXPECT_EQ(lower_bound(equal_layers(5, 1, 1, 1), 4, 10), 60);
+  // 13 on four: one has four.
+  EXPECT_EQ(lower_bound(equal_layers(13, 1, 1, 1), 4, 100), 1200);
+}
+
+TEST(Bound, OfOneMicrobatchOverLinks) {
+  auto profile = equal_layers(4, 1, 2, 5);
+  // Down and up through four layers, and the first layer's weight gradient.
+  EXPECT_EQ(lower_bound(profile, 4, 1), 4 + 8 + 5);
+  profile.link = 100;
+  EXPECT_EQ(lower_bound(profile, 4, 1), 4 + 8 + 5 + 600);
+  const auto request = request_for(profile, 4, 1, 100);
+  EXPECT_EQ(tune(request).best.makespan, 617);
+}
+
+TEST(Bound, OfLayersThatCostNothing) {
+  // A workload takes a tick.
+  const auto request = request_for(equal_layers(4, 0, 0, 0), 2, 2, 100);
+  const auto result = tune(request);
+  EXPECT_EQ(result.lower_bound, 6);
+  EXPECT_GE(result.best.makespan, result.lower_bound);
 }
 
 TEST(AsynchronousTuner, BalancesUnevenLayersAndKeepsTheGap) {
