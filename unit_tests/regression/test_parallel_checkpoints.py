@@ -105,6 +105,8 @@ def test_other_modes_of_the_same_grid():
     # Sums in the same order, so the same bits; fsdp's per microbatch are in another.
     resume("ddp_again", "ddp", 2, 2, {})
     assert_tail("ddp", "ddp_again", 0)
+    resume("ddp_recomputed", "ddp", 2, 2, {"train.recompute": "block"})
+    assert_tail("ddp", "ddp_recomputed", 0)
     for mode, bound in {"zero1": 0, "fsdp": 1e-6}.items():
         resume(f"ddp_as_{mode}", "ddp", 2, 2, {"parallel.mode": mode})
         assert_tail("ddp", f"ddp_as_{mode}", bound)
