@@ -44,8 +44,13 @@ class ShiftedSource : public core::BatchSource {
   std::int64_t first_;
 };
 
-// A checkpoint is of the model, whatever the grid: where the ranks do not suit the deck's replicas, one replica evaluates.
+// A checkpoint is of the model, whatever the grid: where the ranks do not suit the deck's replicas, one replica evaluates. What
+// only training does is left out, since rules between it and the grid would refuse grids that can evaluate.
 core::Deck for_evaluation(core::Deck deck, int ranks) {
+  const core::Deck defaults;
+  deck.train.clip = "none";
+  deck.parallel.fsdp_reduce = defaults.parallel.fsdp_reduce;
+  deck.schedule.replay = "";
   const int data = deck.parallel.data;
   const bool gathers = deck.parallel.mode == "fsdp" || deck.parallel.mode == "sdp";
   const bool fits = ranks % data == 0 && (!gathers || data == 1 || data * core::stages_of(deck, ranks) <= ranks);

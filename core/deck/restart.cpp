@@ -4,13 +4,26 @@
 #include "core/deck/schema.hpp"
 #include "core/deck/text.hpp"
 #include "schedules/error.hpp"
+#include "schedules/policy/options.hpp"
+#include "schedules/policy/versions.hpp"
 
 namespace minipipe::core {
 namespace {
 
+// Whether a backward that computes again uses newer weights than the forward did.
+bool computes_with_newer_weights(const std::string& schedule) {
+  const schedules::WeightRule rule = schedules::weight_rule(schedule);
+  return schedules::is_asynchronous(schedule) &&
+         (rule == schedules::WeightRule::current || rule == schedules::WeightRule::corrected);
+}
+
 // What a change that is allowed means for the run; empty if nothing needs to be said.
-std::string remark(const std::string& name) {
+std::string remark(const std::string& name, const Deck& present) {
   if (name == "run.steps") return " (the learning-rate schedule depends on it: it differs from the stored run's from here on)";
+  if (name == "train.recompute" && computes_with_newer_weights(present.schedule.name)) {
+    return " (under schedule.name = " + to_toml(Value(present.schedule.name)) +
+           " it uses newer weights than the forward did: losses differ from the stored run's from here on)";
+  }
   if (name == "data.train" || name == "data.validation") return " (the file has to hold the same tokens)";
   return "";
 }
@@ -83,7 +96,7 @@ std::vector<std::string> check_restart(const Deck& stored, const Deck& present, 
     } else if (entry.name() == "run.steps" && present.run.steps < stored.run.steps) {
       errors += "\n  " + change + " (may only grow; to stop early use run.time_limit)";
     } else if (!says_nothing(entry.name())) {
-      changes.push_back(change + remark(entry.name()));
+      changes.push_back(change + remark(entry.name(), present));
     }
   }
   if (!errors.empty()) {

@@ -184,7 +184,7 @@ Table make_table() {
       .row("muon_momentum", &D::Train::muon_momentum, below(0, 1), keep, "muon: momentum of the hidden matrices")
       .row("clip", &D::Train::clip, one_of({"none", "global", "stage"}), keep, "gradient-norm clipping over the whole model (flush schedules only) or in each stage")
       .row("clip_norm", &D::Train::clip_norm, above(0), keep, "largest gradient norm that clipping leaves alone")
-      .row("recompute", &D::Train::recompute, one_of({"none", "attention", "block"}), keep, "activations computed again in the backward, with its weights: none, attention's, or all but each block's input");
+      .row("recompute", &D::Train::recompute, one_of({"none", "attention", "block"}), change, "activations computed again in the backward, with its weights: none, attention's, or all but each block's input");
   t.block("schedule", &D::schedule, "the pipeline schedule")
       .row("name", &D::Schedule::name, one_of({"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "zb-auto", "paci", "async-1f1b", "pipedream", "pipedream-2bw", "pipemare", "plan"}), keep, "schedule")
       .row("order", &D::Schedule::order, one_of({"dynamic", "fixed"}), keep, "paci, pipemare: dynamic reacts to arrivals; fixed does not, so the loss is reproducible")

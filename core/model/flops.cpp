@@ -22,6 +22,39 @@ double state_space_flops(const ModelConfig& model) {
   return projections + 2 * convolved * model.conv_width + 4 * inside * model.state_size;
 }
 
+// Flops per token of a transformer block's products.
+struct Products {
+  double computed = 0;  // with weights
+  double trained = 0;   // of these, those whose weights are trained
+  double scores = 0;    // of attention, without weights
+
+  Products& operator+=(const Products& other) {
+    computed += other.computed;
+    trained += other.trained;
+    scores += other.scores;
+    return *this;
+  }
+};
+
+Products products_of(const ModelConfig& model, const TrainShape& shape, const BlockShare& share) {
+  const double width = model.width;
+  const double scores = 2 * width * shape.sequence;
+  const double projections = attention_flops(model, shape.sequence) - scores;
+  const double feature = 2 * width * (architecture(model).gated_mlp ? 3 : 2);  // of the MLP's hidden ones
+  Products products;
+  if (share.attention) products = {projections, share.attention_trained ? projections : 0, scores};
+  if (!share.mlp) return products;
+  const int computed = share.features > 0 ? share.features : hidden_width(model);
+  int trained = share.mlp_trained ? computed : 0;
+  if (!share.trained_features.empty()) {
+    trained = 0;
+    for (const FeatureRun& run : share.trained_features) trained += run.count;
+  }
+  products.computed += computed * feature;
+  products.trained += trained * feature;
+  return products;
+}
+
 }  // namespace
 
 double block_flops_per_token(const ModelConfig& model, int sequence, LayerKind kind) {
@@ -57,26 +90,27 @@ double active_flops_per_microbatch(const ModelConfig& model, const TrainShape& s
                                    const ReplicaOptions& replication) {
   const std::vector<BlockShare> shares = block_shares(model, layers, replication);
   if (shares == full_shares(model, layers)) return flops_per_microbatch(model, shape, layers);
-  const double rows = shape.rows(), width = model.width;
-  const double scores = 2 * width * shape.sequence;
-  const double feature = 2 * width * (architecture(model).gated_mlp ? 3 : 2);  // of the MLP's hidden ones
-  const double projections = attention_flops(model, shape.sequence) - scores;
   StageLayers without_blocks = layers;
   without_blocks.blocks = 0;
   double flops = flops_per_microbatch(model, shape, without_blocks);
   for (const BlockShare& share : shares) {
     // Forward and input gradient, then the weight gradient. The products of attention have two input gradients instead.
-    if (share.attention) flops += rows * ((share.attention_trained ? 3 : 2) * projections + 3 * scores);
-    if (!share.mlp) continue;
-    const int computed = share.features > 0 ? share.features : hidden_width(model);
-    int trained = share.mlp_trained ? computed : 0;
-    if (!share.trained_features.empty()) {
-      trained = 0;
-      for (const FeatureRun& run : share.trained_features) trained += run.count;
-    }
-    flops += rows * (2 * computed + trained) * feature;
+    const Products products = products_of(model, shape, share);
+    flops += shape.rows() * (2 * products.computed + products.trained + 3 * products.scores);
   }
   return flops;
+}
+
+BlockProducts held_products(const ModelConfig& model, const TrainShape& shape, const StageLayers& layers,
+                            const ReplicaOptions& replication) {
+  const std::vector<BlockShare> shares = block_shares(model, layers, replication), full = full_shares(model, layers);
+  if (shares == full) return {};
+  Products mine, all;
+  for (std::size_t b = 0; b < shares.size(); ++b) {
+    mine += products_of(model, shape, shares[b]);
+    all += products_of(model, shape, full[b]);
+  }
+  return {(mine.computed + mine.scores) / (all.computed + all.scores), mine.trained / all.trained};
 }
 
 GemmShape largest_hidden_gemm(const ModelConfig& model, const TrainShape& shape) {

@@ -24,6 +24,14 @@ double flops_per_microbatch(const ModelConfig& model, const TrainShape& shape);
 double active_flops_per_microbatch(const ModelConfig& model, const TrainShape& shape, const StageLayers& layers,
                                    const ReplicaOptions& replication);
 
+// What one replica does of the matrix products of a stage's blocks, as shares of the full blocks'.
+struct BlockProducts {
+  double computed = 1;  // in a forward, and in the input half of a backward
+  double trained = 1;   // in the weight half of a backward
+};
+BlockProducts held_products(const ModelConfig& model, const TrainShape& shape, const StageLayers& layers,
+                            const ReplicaOptions& replication);
+
 // The product of the largest hidden linear layer (the first of the MLP): c[m, n] = a[m, k] b[n, k]^T.
 struct GemmShape {
   std::int64_t m = 0, n = 0, k = 0;

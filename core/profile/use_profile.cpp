@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/model/flops.hpp"
+#include "core/model/replica_layout.hpp"
 #include "core/train/options.hpp"
 #include "core/train/preflight.hpp"
+#include "core/train/replica_options.hpp"
 
 namespace minipipe::core {
 
@@ -23,6 +26,39 @@ double version_seconds(const RankProfile& times, const KokkosStageOptions& optio
   }
 }
 
+// What a replica does of a whole stage's work, the one that has most to do of each kind.
+struct StageShares {
+  BlockProducts blocks = {0, 0};
+  double update = 0;  // of the parameters
+};
+
+StageShares shares_of(const Deck& deck, const KokkosStageOptions& options) {
+  const ReplicaMode mode = options.replication.mode;
+  if (mode == ReplicaMode::ddp) return {{}, 1};
+  StageShares most;
+  // Without masks replicas are alike.
+  const int replicas = mode == ReplicaMode::sdp ? options.replication.replicas : 1;
+  for (int replica = 0; replica < replicas; ++replica) {
+    const ReplicaOptions replication = replica_options(deck, options.layers, replica);
+    const BlockProducts blocks = held_products(options.model, options.shape, options.layers, replication);
+    most.blocks.computed = std::max(most.blocks.computed, blocks.computed);
+    most.blocks.trained = std::max(most.blocks.trained, blocks.trained);
+    const ReplicaLayout layout(options.model, options.layers, replication);
+    const auto& floats = layout.full_layer_floats;
+    const auto all = std::accumulate(floats.begin(), floats.end(), std::int64_t{0});
+    most.update = std::max(most.update, static_cast<double>(layout.moment_floats) / static_cast<double>(all));
+  }
+  return most;
+}
+
+// Of a stage that does so much of its blocks' work, and all of the ends'.
+double shared_seconds(const LayerTimes& times, const LayerCounts& layers, Receives receives, double of_blocks) {
+  LayerCounts ends = layers;
+  ends.layers = {};
+  const double all = stage_seconds(times, layers, receives);
+  return all - (1 - of_blocks) * (all - stage_seconds(times, ends, receives));
+}
+
 }  // namespace
 
 schedules::Costs profiled_costs(const Profile& profile, const Deck& deck, int stages) {
@@ -33,13 +69,16 @@ schedules::Costs profiled_costs(const Profile& profile, const Deck& deck, int st
   for (int stage = 0; stage < stages; ++stage) {
     const KokkosStageOptions options = stage_options(deck, layers, stage);
     const LayerCounts mine = count_layers(options.model, layers[stage]);
-    double forward = stage_seconds(times.forward, mine, Receives::activation);
-    double input = stage_seconds(times.backward_input, mine, Receives::gradient);
-    double weight = stage_seconds(times.backward_weight, mine, Receives::nothing);
-    if (!options.split_backward && input + weight > 0) {
-      const double whole = stage_seconds(times.backward, mine, Receives::gradient);
-      input *= whole / (input + weight);
-      weight = whole - input;
+    const StageShares shares = shares_of(deck, options);
+    double forward = shared_seconds(times.forward, mine, Receives::activation, shares.blocks.computed);
+    double input = shared_seconds(times.backward_input, mine, Receives::gradient, shares.blocks.computed);
+    double weight = shared_seconds(times.backward_weight, mine, Receives::nothing, shares.blocks.trained);
+    const double halves = stage_seconds(times.backward_input, mine, Receives::gradient) +
+                          stage_seconds(times.backward_weight, mine, Receives::nothing);
+    if (!options.split_backward && halves > 0) {
+      const double together = stage_seconds(times.backward, mine, Receives::gradient) / halves;
+      input *= together;
+      weight *= together;
     }
     const auto same_rank = [&](int other) { return placement.rank_of(stage) == placement.rank_of(other); };
     if (stage > 0) {
@@ -53,7 +92,7 @@ schedules::Costs profiled_costs(const Profile& profile, const Deck& deck, int st
     costs.forward.push_back(forward);
     costs.backward_input.push_back(input);
     costs.backward_weight.push_back(weight);
-    costs.update.push_back(stage_seconds(times.update, mine, Receives::nothing) +
+    costs.update.push_back(shares.update * stage_seconds(times.update, mine, Receives::nothing) +
                            version_seconds(times, options) * static_cast<double>(profile.parameters(mine)));
   }
   costs.latency = profile.link.transfer();

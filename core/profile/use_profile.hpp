@@ -10,6 +10,8 @@ namespace minipipe::core {
 
 // Seconds of every action of the deck's schedule on so many stages, from the mean over the ranks of the profile. The handling
 // of a message by its ends counts as their work; only its transfer is latency. Between stages of one rank a message is a copy.
+// Of a replica that holds or updates a part: blocks' passes in the proportion of their products' flops, updates in that of
+// parameters, of the replica that has most to do.
 schedules::Costs profiled_costs(const Profile& profile, const Deck& deck, int stages);
 
 // What a long run of the deck does per update, once the pipe is in its steady state and the schedule's own rule holds.

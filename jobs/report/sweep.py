@@ -4,6 +4,7 @@ import textwrap
 
 import numpy as np
 
+from report import of_ddp
 from report.style import grid_styles, ink_on, plt
 
 # Name of the column, title with unit, form.
@@ -16,6 +17,7 @@ METRICS = [
     ("idle_share", "idle share of the ranks' time", "{:.3f}"),
     ("peak_mib", "memory of the rank that needs most (MiB)", "{:,.1f}"),
     ("sent_mib", "sent per update, mean of the ranks (MiB)", "{:,.2f}"),
+    *of_ddp.METRICS,
 ]
 
 
@@ -36,7 +38,12 @@ def axis_label(key):
     return f"{key} ({MEANINGS[key]})" if key in MEANINGS else key
 
 
-def metrics(run):
+def peak_mib(run):
+    return max((sum(rank.values()) for rank in run.memory.values()), default=0) / 2**20
+
+
+def metrics(run, runs):
+    """Of one of the runs of a sweep."""
     gap = run.summary.get("version_gap", {})
     return {
         "tokens_per_s": run.rate,
@@ -46,8 +53,9 @@ def metrics(run):
         # Of stage 0, where it is largest.
         "version_gap_mean": max(gap.get("mean") or [0.0]),
         "idle_share": run.idle_share,
-        "peak_mib": max((sum(rank.values()) for rank in run.memory.values()), default=0) / 2**20,
+        "peak_mib": peak_mib(run),
         "sent_mib": run.sent_per_rank / 2**20,
+        **of_ddp.metrics(run, runs, peak_mib),
     }
 
 
@@ -137,10 +145,11 @@ def pivots(runs):
         rows, columns = columns, rows  # the key that comes first in the deck goes down
     others = [axis[0] for axis in axes if axis is not rows and axis is not columns]
     result = []
+    numbers = [metrics(run, runs) for run in runs]
     for metric, title, form in METRICS:
         tables = {}
-        for run in runs:
-            value = metrics(run)[metric]
+        for run, of_run in zip(runs, numbers):
+            value = of_run.get(metric)
             if value is None:
                 continue
             fixed = tuple((key, hashable(run.swept.get(key))) for key in others)

@@ -68,6 +68,19 @@ def test_evaluation_of_another_deck():
         assert result["validation_loss"] == told, f"{changes}: {result}, written at {told}"
 
 
+def test_evaluation_without_what_only_training_does():
+    # Clipping and the way of sums are settings of the run; on these grids training refuses them.
+    told = support.summary("ddp")["validation_loss"]
+    for ranks, changes in (
+        (1, {"parallel.data": 2, "parallel.mode": "fsdp", "parallel.fsdp_reduce": "window"}),
+        (1, {"parallel.stages": 2, "train.clip": "global"}),
+        (2, {"parallel.data": 2, "parallel.stages": 2, "train.clip": "stage"}),
+        (2, {"parallel.data": 2, "schedule.replay": "of/another/run/trace.h5"}),
+    ):
+        result = evaluate(ranks, "ddp", {**DECK, "train.microbatches": 4, **changes})
+        assert result["validation_loss"] == told, f"{changes}: {result}, written at {told}"
+
+
 def resume(out, source, ranks, replicas, changes):
     file = str(support.checkpoint(source, 3))
     support.train(ranks, out, {**changes_of(replicas, changes), "run.resume": file})
@@ -92,6 +105,8 @@ def test_other_modes_of_the_same_grid():
     # Sums in the same order, so the same bits; fsdp's per microbatch are in another.
     resume("ddp_again", "ddp", 2, 2, {})
     assert_tail("ddp", "ddp_again", 0)
+    resume("ddp_recomputed", "ddp", 2, 2, {"train.recompute": "block"})
+    assert_tail("ddp", "ddp_recomputed", 0)
     for mode, bound in {"zero1": 0, "fsdp": 1e-6}.items():
         resume(f"ddp_as_{mode}", "ddp", 2, 2, {"parallel.mode": mode})
         assert_tail("ddp", f"ddp_as_{mode}", bound)
@@ -160,6 +175,7 @@ if __name__ == "__main__":
         [
             test_evaluation,
             test_evaluation_of_another_deck,
+            test_evaluation_without_what_only_training_does,
             test_other_modes_of_the_same_grid,
             test_other_grids,
             test_action_log_of_a_moved_run,

@@ -214,6 +214,39 @@ def test_replicas():
             assert abs(pivots["sent_mib"]["cells"][0][column] * 2**20 - sent) < 1e-6 * sent
         part, whole = pivots["sent_mib"]["cells"][0]
         assert part < whole
+        # Coverage 1 stands for ddp.
+        for metric, of in (("memory_of_ddp", "peak_mib"), ("sent_of_ddp", "sent_mib"), ("loss_of_ddp", "validation_loss")):
+            part, whole = pivots[of]["cells"][0]
+            assert pivots[metric]["cells"] == [[part / whole, 1.0]], (metric, pivots[metric])
+        slow, fast = pivots["tokens_per_s"]["cells"][0]
+        assert pivots["time_of_ddp"]["cells"] == [[fast / slow, 1.0]], pivots["time_of_ddp"]
+    support.assert_contains(Path("any/report.html").read_text(), "validation loss at equal tokens, of ddp")
+
+
+def test_shares_of_ddp():
+    """Each case is compared with ddp at its own values of what is no matter of the method, where both have losses."""
+    changes = {"run.steps": 4, "output.evaluation_interval": 2, "parallel.data": 2, "parallel.stages": 1}
+    support.write_deck(changes, "methods.toml")
+    with open("methods.toml", "a", encoding="utf-8") as deck:
+        deck.write('[sweep]\nzip = [["parallel.mode", "sdp.coverage"]]\n"parallel.mode" = ["sdp", "ddp"]\n'
+                   '"sdp.coverage" = [0.75, 1.0]\n"train.microbatches" = [1, 2]\n')
+    sweep_sh("methods.toml", "methods", status=0, ranks=None)
+    pivots = {pivot["metric"]: pivot for pivot in json.loads(Path("methods/table.json").read_text())["pivots"]}
+    for of, metric in (("sent_mib", "sent_of_ddp"), ("validation_loss", "loss_of_ddp")):
+        assert pivots[of]["row_values"] == ["sdp", "ddp"] and pivots[of]["column_values"] == [1, 2], pivots[of]
+        sdp, ddp = pivots[of]["cells"]
+        assert pivots[metric]["cells"] == [[a / b for a, b in zip(sdp, ddp)], [1.0, 1.0]], (pivots[metric], sdp, ddp)
+
+    from report.of_ddp import loss_share  # pylint: disable=import-outside-toplevel,no-name-in-module
+    from types import SimpleNamespace as Of  # pylint: disable=import-outside-toplevel
+
+    def run(steps, values, tokens_of_step):
+        every = np.arange(1, steps[-1] + 1)
+        return Of(trace={"step": every, "tokens": tokens_of_step * every}, validation_step=np.array(steps), validation_loss=np.array(values))
+
+    long, short, late = run([2, 4, 6], [4.0, 3.0, 2.0], 10), run([1, 5], [8.0, 6.0], 10), run([9], [1.0], 10)
+    assert loss_share(short, long) == 6.0 / 2.5 and loss_share(long, short) == 2.5 / 6.0
+    assert loss_share(late, long) is None, "nothing is known of the late one where the long one ends"
 
 
 def test_a_stopped_case_goes_on():
@@ -228,4 +261,4 @@ def test_a_stopped_case_goes_on():
 
 if __name__ == "__main__":
     support.main([test_count_and_list, test_outputs_say_the_case, test_a_case_is_the_run_with_overrides, test_bad_input,
-                  test_all_cases_here, test_replicas, test_a_stopped_case_goes_on, test_stopping, test_stopped_by_the_deck, test_the_same_values_twice])
+                  test_all_cases_here, test_replicas, test_shares_of_ddp, test_a_stopped_case_goes_on, test_stopping, test_stopped_by_the_deck, test_the_same_values_twice])

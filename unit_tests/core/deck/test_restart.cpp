@@ -66,6 +66,16 @@ TEST(Restart, StepsMayGrowAndTheUserIsTold) {
   EXPECT_THAT(restart_error({"run.steps=20"}), HasSubstr("run.steps: 40 -> 20 (may only grow"));
 }
 
+// What does not fit into memory goes on with recomputation, which changes no number where forward and backward have the same
+// weights.
+TEST(Restart, RecomputationMayChange) {
+  for (const std::string schedule : {"schedule.name=1f1b", "schedule.name=pipedream"}) {
+    EXPECT_THAT(check_restart(with({schedule}), with({schedule, "train.recompute=block"})),
+                ElementsAre("train.recompute: \"none\" -> \"block\""));
+  }
+  EXPECT_THAT(check_restart(Deck(), with({"train.recompute=block"})), ElementsAre(HasSubstr("losses differ")));
+}
+
 // Deck(): 8 microbatches on one replica.
 TEST(Restart, AnUpdateCoversAsManyMicrobatchesAsBefore) {
   EXPECT_THAT(check_restart(Deck(), with({"parallel.data=2", "train.microbatches=4"})),

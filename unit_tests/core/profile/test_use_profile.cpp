@@ -54,6 +54,52 @@ TEST(UseProfile, StagesOfAHybridCostByTheirLayers) {
   EXPECT_DOUBLE_EQ(costs.update[1], 9e-3 + 2e-3);
 }
 
+// Four layers on one stage of two replicas.
+TEST(UseProfile, AReplicaTakesTheTimeOfWhatItHolds) {
+  Deck deck = deck_of("1f1b", 4, 4);
+  const Profile profile = example_profile(deck);
+  const auto whole = profiled_costs(profile, deck, 1);
+  deck.parallel.data = 2;
+  const auto with = [&](const std::string& masking, const std::string& unit) {
+    deck.parallel.mode = "sdp";
+    deck.sdp.unit = unit;
+    deck.sdp.neuron_groups = 4;
+    deck.sdp.masking = masking;
+    return profiled_costs(profile, deck, 1);
+  };
+  deck.sdp.coverage = 1;
+  EXPECT_DOUBLE_EQ(with("forward", "block").forward[0], whole.forward[0]);
+  EXPECT_DOUBLE_EQ(with("forward", "block").update[0], whole.update[0]);
+
+  // Three blocks of four, and the ends; the two halves of a whole backward, 8 ms a block, take 6 ms.
+  deck.sdp.coverage = 0.75;
+  const auto forward = with("forward", "block");
+  EXPECT_DOUBLE_EQ(forward.forward[0], 0.5e-3 + 3 * 3e-3 + 1e-3);
+  const double together = (1e-3 + 4 * 6e-3 + 2e-3) / (4 * 8e-3 + 3e-3);
+  EXPECT_NEAR(forward.backward_input[0], (3 * 4e-3 + 1e-3) * together, 1e-12);
+  EXPECT_NEAR(forward.backward_weight[0], (1e-3 + 3 * 4e-3 + 1e-3) * together, 1e-12);
+  EXPECT_LT(forward.update[0], whole.update[0]);
+  EXPECT_GT(forward.update[0], 0.75 * whole.update[0]);
+  // The whole forward, but the weight halves and updates of what is held only.
+  const auto backward = with("backward", "block");
+  EXPECT_DOUBLE_EQ(backward.forward[0], whole.forward[0]);
+  EXPECT_DOUBLE_EQ(backward.backward_input[0], whole.backward_input[0]);
+  EXPECT_DOUBLE_EQ(backward.backward_weight[0], forward.backward_weight[0]);
+  EXPECT_DOUBLE_EQ(backward.update[0], forward.update[0]);
+  // A quarter of each MLP is less than a quarter of each block.
+  const auto neurons = with("forward", "neuron");
+  EXPECT_GT(neurons.forward[0], forward.forward[0]);
+  EXPECT_LT(neurons.forward[0], whole.forward[0]);
+
+  deck.sdp = {};
+  for (const char* mode : {"zero1", "fsdp"}) {
+    deck.parallel.mode = mode;
+    const auto sharded = profiled_costs(profile, deck, 1);
+    EXPECT_DOUBLE_EQ(sharded.forward[0], whole.forward[0]) << mode;
+    EXPECT_NEAR(sharded.update[0], whole.update[0] / 2, 0.01 * whole.update[0]) << mode;  // shards are of whole lines
+  }
+}
+
 TEST(UseProfile, SplitSchedulesUseTheHalves) {
   const Deck deck = deck_of("zb-h1", 2, 4);
   const auto costs = profiled_costs(example_profile(deck), deck, 2);
