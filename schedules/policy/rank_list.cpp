@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "schedules/error.hpp"
-#include "schedules/generate/generate.hpp"
+#include "schedules/generate/planned_update.hpp"
 
 namespace minipipe::schedules {
 namespace {
@@ -152,7 +152,7 @@ std::map<int, std::unique_ptr<Policy>> make_rank_policies(const ScheduleOptions&
     if (placement != placement_for(options, placement.ranks)) {
       throw InputError("schedule: " + options.name + " places stages by its own rule; ask placement_for");
     }
-    return share(plan_of_one_update(options)->ranks.at(static_cast<std::size_t>(rank)), options.window);
+    return share(planned_update(options)->plan.ranks.at(static_cast<std::size_t>(rank)), options.window);
   }
   for (const int stage : placement.stages_of(rank)) policies[stage] = make_policy(options, stage);
   return policies;
