@@ -148,7 +148,10 @@ schedules::Costs emulated_costs(const Deck& deck, int stages) {
     costs.backward_weight.push_back(1e-3 * times.weight);
     costs.update.push_back(1e-3 * times.update);
   }
-  for (int stage = 0; stage + 1 < stages; ++stage) costs.latency = std::max(costs.latency, link_delay_s(deck, stage));
+  for (int stage = 0; stage + 1 < stages; ++stage) {
+    costs.latencies.push_back(link_delay_s(deck, stage));
+    costs.latency = std::max(costs.latency, costs.latencies.back());
+  }
   return costs;
 }
 
