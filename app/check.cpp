@@ -68,10 +68,15 @@ Subject load(const Command& command) {
                        " replicas make " + std::to_string(most) + " ranks at most");
     }
     const int data = subject.deck.parallel.data;
-    // On one rank, replicas and plans are planned with a rank for each of their pipelines'.
+    if (const int chunks = core::chunks_of(subject.deck); command.stages % chunks != 0) {
+      throw InputError("--stages " + std::to_string(command.stages) + ": schedule.name = \"" + subject.deck.schedule.name +
+                       "\" puts " + std::to_string(chunks) + " stages on each rank; give a multiple of that");
+    }
+    if (command.stages > 0) subject.deck.parallel.stages = command.stages;
+    // On one rank, replicas and plans are planned with a rank for each of their pipelines', as are stages given here.
     const bool spread = data > 1 || subject.deck.schedule.name == "plan";
-    const int alone = spread ? data * core::pipeline_ranks(subject.deck, subject.deck.parallel.stages) : 1;
-    const int as_if = command.stages > 0 ? command.stages * data : ranks == 1 ? alone : ranks;
+    const bool planned = command.stages > 0 || (ranks == 1 && spread);
+    const int as_if = planned ? data * core::pipeline_ranks(subject.deck, subject.deck.parallel.stages) : ranks;
     core::check_rules(subject.deck, as_if);
     core::check_plan_header(subject.deck, as_if);
     subject.stages = core::stages_of(subject.deck, as_if);

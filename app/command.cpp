@@ -146,7 +146,7 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
   CLI::App* simulate =
       add_deck_command(app, "simulate", "simulate the schedule with the costs of [emulate] or of a profile", command, false);
   for (CLI::App* sub : {check, simulate}) {
-    sub->add_option("--stages", command.stages, "number of stages");
+    sub->add_option("--stages", command.stages, "number of stages, in place of parallel.stages; any ranks");
     sub->add_option("--profile", command.profile,
                     "use the costs in this file, made by minipipe profile (simulate without a deck: JSON)");
     sub->add_flag("--strict", command.strict, "refuse a profile of another machine");

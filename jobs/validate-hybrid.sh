@@ -41,7 +41,7 @@ run_case() { # CASE N FOLDER OVERRIDE...
   shift 3
   rm -rf "$folder"
   mkdir -p "$folder"
-  "$minipipe" simulate "$deck" "$@" --stages "$n" --profile "$out/profile.h5" > "$folder.simulated.txt" 2>&1 ||
+  "$minipipe" simulate "$deck" "$@" --profile "$out/profile.h5" > "$folder.simulated.txt" 2>&1 ||
     fail simulate "$folder.simulated.txt"
   [ "$case" = real ] || from_json sleeping stages "$folder.simulated.txt"
   mpirun_minipipe "$n" train "$deck" "$@" "${sleeping[@]}" "output.directory=$folder" > "$folder.txt" 2>&1 ||
@@ -61,7 +61,7 @@ for n in "$ranks" $emulated; do
   from_json uniform uniform "$folder/tune.txt" "$n"
   from_json tuned plan "$folder/tune.txt" "$folder/plan.csv"
   say "$case, $n ranks: 1f1b with equal numbers of layers, $steps updates"
-  run_case "$case" "$n" "$folder/uniform" "${mine[@]}" "${uniform[@]}"
+  run_case "$case" "$n" "$folder/uniform" "${mine[@]}" "${uniform[@]}" "parallel.stages=$n"
   say "$case, $n ranks: tuned plan, $steps updates"
   run_case "$case" "$n" "$folder/tuned" "${mine[@]}" "${tuned[@]}"
   case=emulated

@@ -8,6 +8,7 @@
 #include "core/train/options.hpp"
 #include "core/train/preflight.hpp"
 #include "core/train/replica_options.hpp"
+#include "schedules/simulate/steady_step.hpp"
 
 namespace minipipe::core {
 
@@ -102,20 +103,12 @@ schedules::Costs profiled_costs(const Profile& profile, const Deck& deck, int st
 SteadyPrediction predict_steady(const Deck& deck, int stages, const schedules::Costs& costs) {
   auto options = schedule_options(deck, stages);
   options.synchronous_updates = 0;
-  const std::int64_t window = deck.train.microbatches;
-  // The difference between a run and one twice as long holds neither the fill nor the drain.
-  const std::int64_t updates = 16 + 8 * ((stages + window - 1) / window);
-  const auto shorter = schedules::simulate(options, costs, updates * window);
-  const auto longer = schedules::simulate(options, costs, 2 * updates * window);
-  const auto busy = [](const schedules::SimulationResult& run) {
-    return std::accumulate(run.busy.begin(), run.busy.end(), 0.0);
-  };
+  const auto step = schedules::steady_step(options, costs, "lower train.microbatches or the number of stages");
   SteadyPrediction result;
-  const double seconds = longer.makespan - shorter.makespan;
-  result.step_time = seconds / static_cast<double>(updates);
-  if (!(seconds > 0)) return result;
+  if (!(step.time > 0)) return result;
+  result.step_time = step.time;
   result.tokens_per_s = static_cast<double>(tokens_per_update(deck)) / result.step_time;
-  result.bubble_share = std::max(0.0, 1 - (busy(longer) - busy(shorter)) / (seconds * static_cast<double>(longer.busy.size())));
+  result.bubble_share = 1 - step.busy_share;
   return result;
 }
 

@@ -6,7 +6,7 @@
 #include "core/deck/rules.hpp"
 #include "core/train/link_delay.hpp"
 #include "core/train/replica_options.hpp"
-#include "schedules/generate/generate.hpp"
+#include "schedules/generate/planned_update.hpp"
 
 namespace minipipe::core {
 
@@ -17,20 +17,6 @@ std::int64_t most_extra_in_flight(const Deck& deck) {
   }
   return updates * deck.train.microbatches - 1;
 }
-
-namespace {
-// True if the schedule runs input and weight gradients apart.
-bool splits_backward(const schedules::ScheduleOptions& options) {
-  if (!schedules::is_planned(options.name)) return false;
-  const auto plan = schedules::plan_of_one_update(options);
-  for (const auto& rank : plan->ranks) {
-    for (const auto& action : rank) {
-      if (action.kind == schedules::Kind::backward_input) return true;
-    }
-  }
-  return false;
-}
-}  // namespace
 
 Deck effective_deck(Deck deck) {
   schedules::ScheduleOptions options;
@@ -133,7 +119,7 @@ KokkosStageOptions stage_options(const Deck& deck, const std::vector<StageLayers
   options.synchronous_updates = deck.schedule.synchronous_updates;
   options.weight_rule = schedules::weight_rule(schedule.name);
   options.weight_copies = static_cast<int>(schedules::weight_copies(schedule, stage));
-  options.split_backward = splits_backward(schedule);
+  options.split_backward = schedules::is_planned(schedule.name) && schedules::planned_update(schedule)->splits_backward;
   options.recompute = deck.train.recompute == "block"       ? Recompute::block
                       : deck.train.recompute == "attention" ? Recompute::attention
                                                             : Recompute::none;
@@ -162,7 +148,10 @@ schedules::Costs emulated_costs(const Deck& deck, int stages) {
     costs.backward_weight.push_back(1e-3 * times.weight);
     costs.update.push_back(1e-3 * times.update);
   }
-  for (int stage = 0; stage + 1 < stages; ++stage) costs.latency = std::max(costs.latency, link_delay_s(deck, stage));
+  for (int stage = 0; stage + 1 < stages; ++stage) {
+    costs.latencies.push_back(link_delay_s(deck, stage));
+    costs.latency = std::max(costs.latency, costs.latencies.back());
+  }
   return costs;
 }
 

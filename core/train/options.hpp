@@ -41,7 +41,7 @@ int edge_slots(const Deck& deck, int stages, int stage);
 // Floats of one message between stages (with bf16 two numbers in each), rounded up so that every slot starts on a cache line.
 std::int64_t message_floats(const Deck& deck);
 
-// Seconds per action of the deck's [emulate] block; the costs `check` and `simulate` use.
+// Seconds per action and link of the deck's [emulate] block; the costs `check` and `simulate` use. `latency` is the largest.
 schedules::Costs emulated_costs(const Deck& deck, int stages);
 
 // Per optimizer update, all replicas together.

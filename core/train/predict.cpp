@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "schedules/simulate/simulator.hpp"
-
 namespace minipipe::core {
 
 using schedules::Kind;
@@ -22,7 +20,8 @@ double mean_seconds(const schedules::ActionLog& actions, Kind kind) {
 }
 }  // namespace
 
-schedules::Log predict(const schedules::Log& measured, const schedules::ScheduleOptions& options, double latency_s) {
+schedules::Log predict(const schedules::Log& measured, const schedules::ScheduleOptions& options,
+                       const schedules::Costs& links) {
   schedules::Costs costs;
   std::vector<schedules::ActionLog> stages(static_cast<std::size_t>(options.stages));
   double begin = std::numeric_limits<double>::max();
@@ -45,7 +44,8 @@ schedules::Log predict(const schedules::Log& measured, const schedules::Schedule
     costs.backward_weight.push_back(mean_seconds(actions, Kind::backward_weight) + 0.5 * backward);
     costs.update.push_back(mean_seconds(actions, Kind::update));
   }
-  costs.latency = latency_s;
+  costs.latency = links.latency;
+  costs.latencies = links.latencies;
   if (microbatches == 0) return {};
   schedules::ScheduleOptions part = options;
   part.synchronous_updates = std::max<std::int64_t>(0, options.synchronous_updates - first_update);

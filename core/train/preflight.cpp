@@ -22,9 +22,10 @@ Preflight preflight(const Deck& deck, int stages, std::int64_t updates, const sc
   Preflight result;
   auto options = schedule_options(deck, stages);
   const std::int64_t window = deck.train.microbatches;
-  // A steady state shows after every stage has been full for some windows; more updates than the run has would show what never
-  // happens. Where there are too many updates, or microbatches in one, for a simulation, fewer have to do.
-  const std::int64_t full = 4 + 8 * ((stages + window - 1) / window);
+  // An asynchronous schedule shows its steady state after every stage has been full for some windows, the others repeat
+  // themselves from the first updates on. More updates than the run has would show what never happens. Where there are too many
+  // updates, or microbatches in one, for a simulation, fewer have to do.
+  const std::int64_t full = 4 + (schedules::is_asynchronous(options.name) ? 8 * ((stages + window - 1) / window) : 0);
   const std::int64_t most = schedules::most_simulated_passes / window / stages;
   result.updates = updates > 0 ? updates : std::min(deck.run.steps, options.synchronous_updates + full);
   if (updates == 0 && result.updates > most) {

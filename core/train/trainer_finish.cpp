@@ -193,8 +193,9 @@ void Trainer::finish() {
   agree(comm_.get(), [&] {
     if (place_.rank != 0) return;
     if (!last_log_.ranks.empty()) {
-      const schedules::Log predicted =
-          predict(last_log_, schedule_options(deck_, place_.stages()), emulated_costs(deck_, place_.stages()).latency);
+      // The links of [emulate] are there in an emulated run only.
+      const auto links = deck_.emulate.enabled ? emulated_costs(deck_, place_.stages()) : schedules::Costs();
+      const schedules::Log predicted = predict(last_log_, schedule_options(deck_, place_.stages()), links);
       write_chrome_trace(folder_.timeline(), {{"measured", &last_log_}, {"predicted", &predicted}});
     }
     write_summary(folder_.summary(), summary);

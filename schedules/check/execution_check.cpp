@@ -1,5 +1,4 @@
-#include <set>
-#include <utility>
+#include <unordered_set>
 
 #include "schedules/check/row_check.hpp"
 
@@ -19,7 +18,7 @@ class Execution {
         const ActionList& list = *rows_[row];
         for (; next_[row] < list.size() && can_start(list[next_[row]]); ++next_[row]) {
           const Action& action = list[next_[row]];
-          if (is_stage(action.stage)) done_[static_cast<std::size_t>(action.stage)].insert(key(action));
+          if (is_stage(action.stage)) finish(done_[static_cast<std::size_t>(action.stage)], action);
           moved = true;
         }
       }
@@ -29,15 +28,19 @@ class Execution {
   std::size_t next(std::size_t row) const { return next_[row]; }
 
  private:
-  using Key = std::pair<Kind, std::int64_t>;
+  using Microbatches = std::unordered_set<std::int64_t>;
+  // What others wait for.
+  struct Done {
+    Microbatches forwards, gradients;
+  };
 
   // Whole and split backwards give the same gradient message.
-  static Key key(const Action& action) {
-    return {action.kind == Kind::backward ? Kind::backward_input : action.kind, action.microbatch};
+  static void finish(Done& done, const Action& action) {
+    if (action.kind == Kind::forward) done.forwards.insert(action.microbatch);
+    if (action.kind == Kind::backward || action.kind == Kind::backward_input) done.gradients.insert(action.microbatch);
   }
-  bool is_done(std::size_t stage, Kind kind, std::int64_t microbatch) const {
-    return done_[stage].contains({kind, microbatch});
-  }
+  bool has_forward(std::size_t stage, std::int64_t microbatch) const { return done_[stage].forwards.contains(microbatch); }
+  bool has_gradient(std::size_t stage, std::int64_t microbatch) const { return done_[stage].gradients.contains(microbatch); }
 
   bool is_stage(int stage) const { return stage >= 0 && static_cast<std::size_t>(stage) < done_.size(); }
 
@@ -49,22 +52,22 @@ class Execution {
     switch (action.kind) {
       case Kind::forward:
       case Kind::receive_activation:
-        return first || is_done(stage - 1, Kind::forward, action.microbatch);
+        return first || has_forward(stage - 1, action.microbatch);
       case Kind::backward:
       case Kind::backward_input:
-        if (!is_done(stage, Kind::forward, action.microbatch)) return false;
+        if (!has_forward(stage, action.microbatch)) return false;
         [[fallthrough]];
       case Kind::receive_gradient:
-        return last || is_done(stage + 1, Kind::backward_input, action.microbatch);
+        return last || has_gradient(stage + 1, action.microbatch);
       case Kind::backward_weight:
-        return is_done(stage, Kind::backward_input, action.microbatch);
+        return has_gradient(stage, action.microbatch);
       default:
         return true;
     }
   }
 
   const std::vector<const ActionList*>& rows_;
-  std::vector<std::set<Key>> done_;
+  std::vector<Done> done_;
   std::vector<std::size_t> next_;
 };
 

@@ -15,11 +15,7 @@ namespace minipipe::schedules {
 // InputError if the schedule cannot have this placement.
 Plan generate_plan(const ScheduleOptions& options, const Placement& placement, std::int64_t first_update, std::int64_t updates);
 
-// A planned schedule's rows of one update, numbers from 0. Made once and kept, since memory planning asks for it again and
-// again. For plan files: read, completed (plan/complete.hpp) and validated.
+// The rows of one update of a planned schedule (generate/planned_update.hpp).
 std::shared_ptr<const Plan> plan_of_one_update(const ScheduleOptions& options);
-
-// Most microbatches of a stage between forward and weight gradient in that plan.
-std::int64_t planned_peak(const ScheduleOptions& options, int stage);
 
 }  // namespace minipipe::schedules

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "schedules/error.hpp"
-#include "schedules/generate/generate.hpp"
+#include "schedules/generate/planned_update.hpp"
 
 namespace minipipe::schedules {
 namespace {
@@ -61,7 +61,8 @@ Placement placement_for(const ScheduleOptions& options, int ranks) {
   } else if (options.name == "zb-v") {
     result = vee(ranks);
   } else if (options.name == "plan") {
-    result = placement_of(*plan_of_one_update(options), ranks);
+    const auto update = planned_update(options);
+    result = update->placement.ranks == ranks ? update->placement : placement_of(update->plan, ranks);
   } else if (is_planned(options.name)) {
     result = one_stage_per_rank(ranks);
   } else {
@@ -73,7 +74,7 @@ Placement placement_for(const ScheduleOptions& options, int ranks) {
 
 Placement placement_for(const ScheduleOptions& options) {
   validate(options);
-  if (options.name == "plan") return placement_for(options, static_cast<int>(plan_of_one_update(options)->ranks.size()));
+  if (options.name == "plan") return planned_update(options)->placement;
   const bool several = options.name == "interleaved" || options.name == "zb-v";
   return placement_for(options, several ? options.stages / options.chunks : options.stages);
 }

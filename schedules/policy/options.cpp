@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "schedules/error.hpp"
-#include "schedules/generate/generate.hpp"
+#include "schedules/generate/planned_update.hpp"
 
 namespace minipipe::schedules {
 namespace {
@@ -89,7 +89,7 @@ std::int64_t effective_window(const ScheduleOptions& options) {
 
 std::int64_t activation_slots(const ScheduleOptions& options, int stage) {
   validate(options, stage);
-  if (is_planned(options.name)) return planned_peak(options, stage);
+  if (is_planned(options.name)) return planned_update(options)->peaks[static_cast<std::size_t>(stage)];
   if (options.name == "gpipe") return options.window;
   const std::int64_t behind = options.stages - 1 - stage;
   if (!is_asynchronous(options.name)) return std::min(behind + 1, options.window);

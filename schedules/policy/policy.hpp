@@ -37,8 +37,8 @@ class Policy {
 std::unique_ptr<Policy> make_policy(const ScheduleOptions& options, int stage);
 
 // A policy that performs a given order (a plan file or a recorded log): compute actions and updates of one stage; sends,
-// receives and drains in the list are skipped. Finished when the list is exhausted, or when everything below the segment's end
-// is done and the list goes on with a forward beyond it.
+// receives and drains in the list are skipped, as are forwards beyond a segment's end that stand before its last backward.
+// Finished when the list is exhausted, or when everything below the segment's end is done and the list goes on beyond it.
 // `next` throws RunError if the list asks for an action out of ascending microbatch order.
 std::unique_ptr<Policy> make_list_policy(ActionList actions);
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "schedules/error.hpp"
-#include "schedules/generate/generate.hpp"
+#include "schedules/generate/planned_update.hpp"
 
 namespace minipipe::schedules {
 namespace {
@@ -58,9 +58,10 @@ class ListPolicy final : public Policy {
 
   std::optional<Kind> next(const StageState& state) override {
     cursor_->base_on(state);
+    if (alone_) skip_beyond_segment(state);
     if (cursor_->exhausted()) return std::nullopt;
     const Action action = cursor_->head();
-    if (action.stage != state.stage && !alone_) return std::nullopt;
+    if ((action.stage != state.stage && !alone_) || goes_on_beyond(action, state)) return std::nullopt;
     if (!can_start(action, state)) return std::nullopt;
     cursor_->advance();
     return action.kind;
@@ -69,11 +70,25 @@ class ListPolicy final : public Policy {
   bool finished(const StageState& state) const override {
     if (cursor_->exhausted()) return true;
     cursor_->base_on(state);
-    const Action action = cursor_->head();
-    return Policy::finished(state) && action.kind == Kind::forward && action.microbatch >= state.segment_end;
+    return goes_on_beyond(cursor_->head(), state);
   }
 
  private:
+  // The segment is done, and what comes next belongs to another.
+  bool goes_on_beyond(const Action& next, const StageState& state) const {
+    return Policy::finished(state) && is_compute(next.kind) && next.microbatch >= state.segment_end;
+  }
+
+  // A segment whose end was lowered drains where the list, which may have been recorded without a drain there, goes on with
+  // forwards before the backwards that are left.
+  void skip_beyond_segment(const StageState& state) {
+    while (!cursor_->exhausted() && !Policy::finished(state)) {
+      const Action action = cursor_->head();
+      if (action.kind != Kind::forward || action.microbatch < state.segment_end) return;
+      cursor_->advance();
+    }
+  }
+
   bool can_start(const Action& action, const StageState& state) const {
     require(action, action.stage == state.stage, "belongs to another stage than " + std::to_string(state.stage));
     switch (action.kind) {
@@ -137,7 +152,7 @@ std::map<int, std::unique_ptr<Policy>> make_rank_policies(const ScheduleOptions&
     if (placement != placement_for(options, placement.ranks)) {
       throw InputError("schedule: " + options.name + " places stages by its own rule; ask placement_for");
     }
-    return share(plan_of_one_update(options)->ranks.at(static_cast<std::size_t>(rank)), options.window);
+    return share(planned_update(options)->plan.ranks.at(static_cast<std::size_t>(rank)), options.window);
   }
   for (const int stage : placement.stages_of(rank)) policies[stage] = make_policy(options, stage);
   return policies;

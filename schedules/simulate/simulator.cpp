@@ -128,7 +128,13 @@ class Simulation {
         throw InputError("simulate: costs need one number of 0 or more per stage, that is " + std::to_string(stages_.size()));
       }
     }
-    if (!(costs_.latency >= 0)) throw InputError("simulate: latency must be 0 or more");
+    const auto bad = [](double latency) { return !(latency >= 0); };
+    if (bad(costs_.latency) || std::any_of(costs_.latencies.begin(), costs_.latencies.end(), bad))
+      throw InputError("simulate: latency must be 0 or more");
+    if (!costs_.latencies.empty() && costs_.latencies.size() + 1 != stages_.size()) {
+      throw InputError("simulate: latencies need one number per link between stages, that is " +
+                       std::to_string(stages_.size() - 1));
+    }
   }
 
   bool is_there(const std::vector<double>& arrivals, std::int64_t microbatch) const {
@@ -202,7 +208,8 @@ class Simulation {
   void deliver(std::size_t from, std::size_t to, std::vector<double>& arrivals) {
     const auto receiver = static_cast<std::size_t>(placement_.rank_of_stage[to]);
     const bool same = placement_.rank_of_stage[from] == placement_.rank_of_stage[to];
-    arrivals.push_back(now_ + (same ? 0 : costs_.latency));
+    const double latency = costs_.latencies.empty() ? costs_.latency : costs_.latencies[std::min(from, to)];
+    arrivals.push_back(now_ + (same ? 0 : latency));
     if (arrivals.back() > now_) {
       wake_.emplace(arrivals.back(), receiver);
     } else {

@@ -15,8 +15,9 @@ struct Costs {
   std::vector<double> backward_input;
   std::vector<double> backward_weight;  // a whole backward takes both
   std::vector<double> update;
-  double latency =
-      0;  // from the end of an action to the arrival of its message on another rank; messages do not delay each other
+  // From the end of an action to the arrival of its message on another rank; messages do not delay each other.
+  double latency = 0;
+  std::vector<double> latencies = {};  // the same by link, [s] between stages s and s + 1; empty: `latency` on all
 
   static Costs equal(int stages, double forward, double backward_input, double backward_weight, double update = 0,
                      double latency = 0);

@@ -10,14 +10,18 @@ double ring_all_reduce(double bytes, int replicas, double bytes_per_time, double
   return messages * (latency + (bytes_per_time > 0 ? bytes / replicas / bytes_per_time : 0));
 }
 
-SteadyStep steady_step(const ScheduleOptions& options, const Costs& costs) {
+SteadyStep steady_step(const ScheduleOptions& options, const Costs& costs, const std::string& remedy) {
   validate(options);
   const std::int64_t window = effective_window(options);
-  // Flush schedules repeat themselves from the first update on, the others when the pipe is full.
-  const std::int64_t fill = is_asynchronous(options.name) ? (options.stages + window - 1) / window : 0;
-  const std::int64_t shorter = 1 + options.synchronous_updates + fill;
-  const std::int64_t more = std::max<std::int64_t>(1, fill);
-  require_simulable(options, 2 * shorter + more, "lower --devices, --chunks or --microbatches");
+  // Flush schedules repeat themselves from the first updates on, the others at the earliest when the pipe is full.
+  const bool asynchronous = is_asynchronous(options.name);
+  const std::int64_t fill = asynchronous ? (options.stages + window - 1) / window : 0;
+  const std::int64_t wanted = asynchronous ? 16 + 8 * fill : 2;
+  constexpr std::int64_t enough_passes = 3000000;
+  const std::int64_t affordable = enough_passes / window / options.stages / 3;
+  const std::int64_t more = std::max({std::min(wanted, affordable), fill, std::int64_t{1}});
+  const std::int64_t shorter = options.synchronous_updates + std::max(more, fill + 1);
+  require_simulable(options, 2 * shorter + more, remedy);
   const SimulationResult few = simulate(options, costs, shorter * window);
   const SimulationResult many = simulate(options, costs, (shorter + more) * window);
   SteadyStep step;
@@ -27,8 +31,9 @@ SteadyStep steady_step(const ScheduleOptions& options, const Costs& costs) {
   const double busy = sum(many.busy) - sum(few.busy);
   const double ranks_time = static_cast<double>(many.busy.size()) * elapsed;
   if (ranks_time > 0) {
-    step.busy_share = busy / ranks_time;
-    step.pass_share = (busy - static_cast<double>(more) * sum(costs.update)) / ranks_time;
+    // Which actions fall into the difference may vary by a few at its ends.
+    step.busy_share = std::min(1.0, busy / ranks_time);
+    step.pass_share = std::min(1.0, (busy - static_cast<double>(more) * sum(costs.update)) / ranks_time);
   }
   step.peak_in_flight = many.peak_in_flight;
   step.gap_max = *std::max_element(many.gap_max.begin(), many.gap_max.end());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "schedules/simulate/simulator.hpp"
@@ -21,10 +22,12 @@ struct SteadyStep {
   std::int64_t actions = 0;  // simulated in all
 };
 
-// Simulates the schedule twice, the second time for more updates. A replica's exchange of gradients belongs into costs.update:
-// it then starts when the stage's own last weight gradient is done, holds up this stage only, and overlaps with what other
-// stages compute. Replicas are alike, so one of them stands for all.
-// InputError for a schedule of more than most_simulated_passes in these updates.
-SteadyStep steady_step(const ScheduleOptions& options, const Costs& costs);
+// Simulates the schedule twice, the second time for more updates: under an asynchronous schedule for many more, because unequal
+// stages take long to settle after the pipe is full, but not beyond a few million passes. A replica's exchange of gradients
+// belongs into costs.update: it then starts when the stage's own last weight gradient is done, holds up this stage only, and
+// overlaps with what other stages compute. Replicas are alike, so one of them stands for all. InputError, which `remedy` ends,
+// for a schedule of more than most_simulated_passes in the fewest updates that will do.
+SteadyStep steady_step(const ScheduleOptions& options, const Costs& costs,
+                       const std::string& remedy = "lower --devices, --chunks or --microbatches");
 
 }  // namespace minipipe::schedules

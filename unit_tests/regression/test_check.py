@@ -19,6 +19,19 @@ def test_ranks_and_comparison():
     support.assert_contains(one, "schedule gpipe, 1 stage, 1 microbatch per update", "needs 1 rank (mpirun -n 1)\n", "fullest of 1 rank: ")
 
 
+def test_stages_are_stages():
+    """Also where a rank has several; a plan file has its own."""
+    for changes, ranks in (({"schedule.name": "interleaved", "schedule.chunks": 4}, 2), ({"schedule.name": "zb-v"}, 4), ({}, 8)):
+        for replicas in (1, 2):
+            deck = support.write_deck({**changes, "parallel.data": replicas, "model.layers": 8})
+            told = support.run(1, "check", deck, "--stages", 8).output
+            support.assert_contains(told, ", 8 stages, ", f"needs {ranks * replicas} ranks (mpirun -n {ranks * replicas})")
+    deck = support.write_deck({"schedule.name": "interleaved", "schedule.chunks": 3, "parallel.stages": 3, "model.layers": 8})
+    told = support.run(1, "check", deck, "--stages", 8, status=2).output
+    support.assert_contains(told, "--stages 8: ", "puts 3 stages on each rank", "a multiple")
+    support.assert_contains(support.run(1, "check", deck, "--stages", 6).output, ", 6 stages, ", "needs 2 ranks (mpirun -n 2)")
+
+
 def test_timeline():
     support.run(1, "simulate", support.write_deck(ZB_V, "zb_v.toml"), "--timeline", "timeline.json")
     events = json.loads(Path("timeline.json").read_text())["traceEvents"]
@@ -28,4 +41,4 @@ def test_timeline():
 
 
 if __name__ == "__main__":
-    support.main([test_ranks_and_comparison, test_timeline])
+    support.main([test_ranks_and_comparison, test_stages_are_stages, test_timeline])

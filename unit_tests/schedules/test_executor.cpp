@@ -170,6 +170,28 @@ TEST(Executor, LoweredSegmentEndDrainsEarly) {
   }
 }
 
+// A replayed log has no drain where a stop makes one.
+TEST(Executor, AListDrainsWhereTheSegmentIsCut) {
+  const ScheduleOptions schedule = options("paci", 4, 3);
+  ToyPipeline recorded(schedule);
+  recorded.begin_segment(60);
+  run_together(recorded.all());
+  const Plan order = recorded.collect_logs().plan();
+  ToyPipeline replay(schedule);
+  for (std::size_t s = 0; s < 4; ++s) replay.executors[s]->set_policy(make_list_policy(order.ranks[s]));
+  replay.begin_segment(60);
+  while (replay.executors[0]->state().forwards < 8) {
+    for (Executor* executor : replay.all()) executor->advance();
+  }
+  for (Executor* executor : replay.all()) executor->lower_segment_end(9);
+  run_together(replay.all());
+  for (const auto& executor : replay.executors) {
+    EXPECT_EQ(executor->state().weights, 9);
+    EXPECT_EQ(executor->state().updates, 3);
+  }
+  expect_legal(replay, schedule, 9);
+}
+
 TEST(Executor, SplitBackwardGivesTheSameResult) {
   const ScheduleOptions schedule = options("gpipe", 2, 2);
   ToyPipeline pipeline(schedule);

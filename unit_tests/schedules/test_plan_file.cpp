@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -145,6 +147,26 @@ TEST(PlanFile, MistakesAreNamedWithFileRowAndCell) {
   longer.plan_file = "/nonexistent/plan.csv";
   EXPECT_THROW(plan_of_one_update(longer), InputError);
   EXPECT_THROW(placement_for(write_plan(text_of(interleaved())), 3), InputError);  // another number of ranks
+}
+
+// Memory planning asks several times for every stage: hundreds of stages would read and prove the file thousands of times.
+TEST(PlanFile, IsReadAndProvenOnceAsLongAsItIsTheSame) {
+  ScheduleOptions schedule = write_plan("0F0,0F1,0B0,0B1\n");
+  schedule.stages = 1;
+  schedule.window = 2;
+  const auto first = plan_of_one_update(schedule);
+  EXPECT_EQ(activation_slots(schedule, 0), 2);
+  EXPECT_EQ(plan_of_one_update(schedule), first);
+  // As long as before, and written so soon after that its time may be the same.
+  std::ofstream(schedule.plan_file) << "0F0,0B0,0F1,0B1\n";
+  EXPECT_NE(plan_of_one_update(schedule), first);
+  EXPECT_EQ(activation_slots(schedule, 0), 1);
+  const auto hours_ago = std::filesystem::last_write_time(schedule.plan_file) - std::chrono::hours(2);
+  std::filesystem::last_write_time(schedule.plan_file, hours_ago);
+  const auto second = plan_of_one_update(schedule);
+  EXPECT_EQ(plan_of_one_update(schedule), second);
+  std::ofstream(schedule.plan_file) << "0F0,0F1,0B0,0B1\n";
+  EXPECT_EQ(activation_slots(schedule, 0), 2);
 }
 
 TEST(PlanFile, AByteOrderMarkIsNoCell) {

@@ -7,6 +7,7 @@
 #include "schedules/error.hpp"
 #include "schedules/simulate/efficiency.hpp"
 #include "schedules/simulate/simulator.hpp"
+#include "schedules/simulate/steady_step.hpp"
 
 namespace minipipe::schedules {
 namespace {
@@ -193,6 +194,26 @@ TEST(Efficiency, ClosedForms) {
   EXPECT_NEAR(bubble_speed_up(8, 8), 15.0 / 8, 1e-15);
   EXPECT_NEAR(paci_run_efficiency(8, 800), 1 / 1.00875, 1e-15);
   EXPECT_NEAR(paci_latency_efficiency(8, 1, 2, 0.25), 0.873, 5e-4);
+}
+
+TEST(SteadyStep, IsThatOfALongRunWhateverTheStagesCost) {
+  ScheduleOptions schedule;
+  schedule.name = "paci";
+  schedule.extra_in_flight = 3;
+  for (const int stages : {2, 5}) {
+    for (const std::int64_t window : {1, 2, 5}) {
+      schedule.stages = stages;
+      schedule.window = window;
+      Costs costs = Costs::equal(stages, 1, 1, 1, 0.25, 0.5);
+      for (int s = 0; s < stages; ++s) costs.backward_input[static_cast<std::size_t>(s)] = 1 + (3 * s + 1) % 5 * 0.4;
+      constexpr std::int64_t updates = 400;
+      const double one = simulate(schedule, costs, updates * window).makespan;
+      const double two = simulate(schedule, costs, 2 * updates * window).makespan;
+      const SteadyStep step = steady_step(schedule, costs);
+      EXPECT_NEAR(step.time, (two - one) / updates, 0.02 * step.time) << stages << " stages, window " << window;
+      EXPECT_LE(step.busy_share, 1);
+    }
+  }
 }
 
 }  // namespace

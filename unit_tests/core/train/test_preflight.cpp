@@ -60,6 +60,27 @@ TEST(Preflight, UtilisationOfFlushIsTheClosedForm) {
   EXPECT_NEAR(1 - preflight(deck, 4, 1).simulation.bubble_share, schedules::flush_efficiency(4, 4), 1e-12);
 }
 
+// A flush schedule does the same at every update, however many stages there are.
+TEST(Preflight, FewUpdatesShowAFlushScheduleManyAnAsynchronousOne) {
+  const auto updates = [](const std::string& name) {
+    return preflight(tests::small_deck({"run.steps=10000", "train.microbatches=2", "schedule.name=" + name}), 8).updates;
+  };
+  EXPECT_LE(updates("1f1b"), 4);
+  EXPECT_GE(updates("paci"), 4 * 8 / 2);
+}
+
+TEST(Preflight, EveryEmulatedLinkHasItsOwnLatency) {
+  const Deck deck = tests::small_deck(
+      {"emulate.enabled=true", "emulate.link_latencies_ms=[1.0, 0.0, 7.0]", "schedule.name=gpipe", "train.microbatches=1"});
+  const double passes = 4 * (1e-3 + 2e-3);
+  EXPECT_NEAR(preflight(deck, 4, 1).simulation.makespan, passes + 2 * (1e-3 + 7e-3), 1e-12);
+  const auto options = schedule_options(deck, 4);
+  const auto costs = emulated_costs(deck, 4);
+  const auto measured = schedules::simulate(options, costs, 1).log;
+  const auto end = [](const schedules::Log& log) { return log.ranks[0].back().end_s; };
+  EXPECT_NEAR(end(predict(measured, options, costs)), end(measured), 1e-12);
+}
+
 TEST(Preflight, UpdatesAfterEveryBackwardMeanAWindowOfOne) {
   EXPECT_EQ(tests::small_deck({"schedule.name=pipedream"}).train.microbatches, 1);
   EXPECT_EQ(tests::small_deck({"schedule.name=async-1f1b"}).train.microbatches, 1);
@@ -131,7 +152,7 @@ TEST(Predict, AMeasuredLogOfEqualTimesIsPredictedExactly) {
   const Deck deck = tests::small_deck({"schedule.name=paci", "schedule.order=fixed"});
   const auto options = schedule_options(deck, 4);
   const auto measured = schedules::simulate(options, emulated_costs(deck, 4), 16).log;
-  const auto predicted = predict(measured, options, 0);
+  const auto predicted = predict(measured, options);
   ASSERT_EQ(predicted.ranks.size(), measured.ranks.size());
   for (std::size_t rank = 0; rank < measured.ranks.size(); ++rank) {
     ASSERT_EQ(predicted.ranks[rank].size(), measured.ranks[rank].size());
