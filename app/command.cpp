@@ -137,7 +137,7 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
   CLI::App* bench =
       add_deck_command(app, "bench", "measure kernels and a training step against this machine's own rates", command);
   bench->add_option("--out", command.bench_out, "HDF5 file to write");
-  bench->add_option("--json", command.bench_json, "JSON file to write; the same object is the last line printed");
+  bench->add_option("--json", command.bench_json, "JSON file to write; without one, the object is the last line printed");
   bench->add_option("--repeat", command.repeat, "samples of each measurement, at least 3")->capture_default_str();
   CLI::Option* cases = train->add_flag("--cases", command.cases, "print the number of cases of the deck's [sweep] and stop");
   train->add_flag("--list", command.list, "with --cases: a line per case: number, ranks, folder, values")->needs(cases);

@@ -31,8 +31,6 @@ for deck in "${decks[@]}"; do
   name=$(basename "$deck" .toml)
   say "$deck: $threads threads from core $core on"
   bound "$core" "$threads" "$minipipe" bench "$deck" --repeat "$repeat" --json "$out/$name.json" --out "$out/$name.h5" > "$out/$name.txt"
-  # The last line is the JSON again.
-  sed -i '$d' "$out/$name.txt"
   cat "$out/$name.txt"
 done
 say "written to $out"
