@@ -26,7 +26,7 @@ done
 cd "$root"
 [ ${#decks[@]} -gt 0 ] || decks=(inputs/quickstart/quickstart.toml inputs/verify/gpt2_124m.toml)
 need_program
-mkdir -p "$out"
+take_folder "$out"
 for deck in "${decks[@]}"; do
   name=$(basename "$deck" .toml)
   say "$deck: $threads threads from core $core on"

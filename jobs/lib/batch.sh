@@ -109,10 +109,11 @@ newest_checkpoint() { find "$1/checkpoints" -name 'step_*.h5' 2> /dev/null | sor
 train_once() { # LEFT RANKS DECK ARGUMENT...
   local left=$1 ranks=$2
   shift 2
-  local folder before limit status
-  folder=$(alone "$minipipe" train "$@" --print-deck | sed -n 's/^directory = "\(.*\)".*/\1/p')
-  [ -n "$folder" ] || return 2 # the program has said why
-  if is_done "$folder"; then
+  local settings folder steps before limit status
+  settings=$(alone "$minipipe" train "$@" --print-deck) || return 2 # the program has said why
+  folder=$(sed -n 's/^directory = "\(.*\)".*/\1/p' <<< "$settings")
+  steps=$(sed -n 's/^steps = \([0-9]*\).*/\1/p' <<< "$settings")
+  if is_done "$folder" "$steps"; then
     say "$folder: done already"
     return 0
   fi
@@ -122,7 +123,7 @@ train_once() { # LEFT RANKS DECK ARGUMENT...
   # shellcheck disable=SC2086
   launch_until_done "$ranks" "$minipipe" train "$@" run.resume=latest output.progress=lines $limit
   status=$?
-  if [ $status = 75 ] && is_done "$folder"; then status=0; fi
+  if [ $status = 75 ] && is_done "$folder" "$steps"; then status=0; fi
   case $status in
     0 | 2 | 3 | 75) ;;
     *) say "status $status is not the program's: if MPI could not start under $launcher${mpi:+ --mpi=$mpi}, choose with MINIPIPE_MPI (srun --mpi=list names what there is) or MINIPIPE_LAUNCHER" ;;
