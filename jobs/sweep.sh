@@ -53,10 +53,11 @@ child='' stops=0
 # shellcheck disable=SC2317
 stop() {
   stops=$((stops + 1))
-  say "stopping after a checkpoint; once more ends at once"
   [ -z "$child" ] || kill -"$([ $stops = 1 ] && echo USR1 || echo TERM)" "$child" 2> /dev/null || true
+  # The terminal may be gone.
+  say "stopping after a checkpoint; once more ends at once" 2> /dev/null || true
 }
-[ "$run" = no ] || trap stop INT TERM
+[ "$run" = no ] || trap stop INT TERM HUP
 
 run_case() { # CASE RANKS FOLDER
   local resume=() status=0
@@ -132,7 +133,7 @@ for line in ${waiting[@]+"${waiting[@]}"}; do
   fi
 done
 say "$total cases: ${#folders[@]} finished ($skipped of them before), ${#missing[@]} not"
-trap - INT TERM
+trap - INT TERM HUP
 
 status=0
 if [ $stops = 0 ] && [ ${#folders[@]} -gt 0 ]; then

@@ -112,6 +112,9 @@ train_once() { # LEFT RANKS DECK ARGUMENT...
   local settings folder steps before limit status
   settings=$(alone "$minipipe" train "$@" --print-deck) || return 2 # the program has said why
   folder=$(sed -n 's/^directory = "\(.*\)".*/\1/p' <<< "$settings")
+  case $folder in
+    *\\*) die "output.directory = \"$folder\": the batch scripts take no folder with quotes, backslashes or control characters; name another" ;;
+  esac
   steps=$(sed -n 's/^steps = \([0-9]*\).*/\1/p' <<< "$settings")
   if is_done "$folder" "$steps"; then
     say "$folder: done already"

@@ -117,9 +117,9 @@ TEST_F(PrepareTest, UnusableOptionsAndTexts) {
 
 TEST_F(PrepareTest, UnwritableFolder) {
   options_.out = folder_ / "a.txt/sample";  // below a file: not even root can make it
-  expect_error<RunError>([&] { prepare(options_, log_); }, {options_.out, "--out"});
+  expect_error<InputError>([&] { prepare(options_, log_); }, {options_.out, "--out", "name a folder"});
   options_.out = "/proc/minipipe";
-  expect_error<RunError>([&] { prepare(options_, log_); }, {"/proc/minipipe"});
+  expect_error<InputError>([&] { prepare(options_, log_); }, {"/proc/minipipe"});
   options_.out = "/proc";  // a folder that is there and takes no files
   expect_error<RunError>([&] { prepare(options_, log_); }, {"/proc/train.h5", "check that the folder is writable"});
 }
