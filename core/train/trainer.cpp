@@ -116,8 +116,9 @@ bool Trainer::stop_decided() {
     stopping = control_->poll_stop_request() ? 1 : 0;
     if (stopping && !complete()) {
       std::cout << stop_->reason() << ": stopping after update " << update_
-                << " with a checkpoint; run again with run.resume=latest to go on";
-      if (stop_->cut()) {
+                << (deck_.emulate.enabled ? "; an emulated run has no checkpoints, so it would begin anew"
+                                          : " with a checkpoint; run again with run.resume=latest to go on");
+      if (stop_->cut() && !deck_.emulate.enabled) {
         std::cout << "\nthe pipe was drained where the deck does not drain it, so the resumed run will differ from one that "
                      "never stopped "
                      "(raise run.grace or lower checkpoint.interval to avoid that)";

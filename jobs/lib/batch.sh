@@ -109,7 +109,7 @@ newest_checkpoint() { find "$1/checkpoints" -name 'step_*.h5' 2> /dev/null | sor
 train_once() { # LEFT RANKS DECK ARGUMENT...
   local left=$1 ranks=$2
   shift 2
-  local settings folder steps before limit status
+  local settings folder steps before limit progress status
   settings=$(alone "$minipipe" train "$@" --print-deck) || return 2 # the program has said why
   folder=$(sed -n 's/^directory = "\(.*\)".*/\1/p' <<< "$settings")
   case $folder in
@@ -120,11 +120,15 @@ train_once() { # LEFT RANKS DECK ARGUMENT...
     say "$folder: done already"
     return 0
   fi
-  limit=$(time_limit "$left") || return 1
+  # A key may be given once: what the user says holds, but for what the script has to say itself.
+  progress=output.progress=lines limit=
+  case " $* " in *" output.progress="*) progress= ;; esac
+  case " $* " in *" run.time_limit="*) ;; *) limit=$(time_limit "$left") || return 1 ;; esac
+  case " $* " in *" run.resume="*) die "run.resume: batch jobs go on from the newest checkpoint of their output.directory by themselves; leave it out" ;; esac
   before=$(newest_checkpoint "$folder")
   batch_log "$ranks"
   # shellcheck disable=SC2086
-  launch_until_done "$ranks" "$minipipe" train "$@" run.resume=latest output.progress=lines $limit
+  launch_until_done "$ranks" "$minipipe" train "$@" run.resume=latest $progress $limit
   status=$?
   if [ $status = 75 ] && is_done "$folder" "$steps"; then status=0; fi
   case $status in
