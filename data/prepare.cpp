@@ -1,5 +1,8 @@
 #include "data/prepare.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -9,6 +12,7 @@
 #include <ostream>
 
 #include "data/content.hpp"
+#include "data/file_descriptor.hpp"
 #include "data/synthetic.hpp"
 #include "data/token_writer.hpp"
 #include "data/tokenizer.hpp"
@@ -41,13 +45,21 @@ void check_options(const PrepareOptions& options) {
   }
 }
 
-void make_folder(const std::string& folder) {
+// Makes the folder and takes it: a second command that writes its temporary files at the same time would destroy them. The lock
+// is that of the open folder, so that it leaves no file and ends with the process. Where the file system has none, all go on.
+FileDescriptor take_folder(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
     throw InputError("--out: cannot make the folder '" + folder + "': " + error.message() +
                      "; name a folder that can be written to");
   }
+  FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened && ::flock(opened.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw InputError("--out: another minipipe prepare is writing into '" + folder +
+                     "'; wait until it has ended, or give another folder");
+  }
+  return opened;
 }
 
 std::ifstream open_text(const std::string& path) {
@@ -162,7 +174,7 @@ void prepare(const PrepareOptions& options, std::ostream& log) {
   const std::int64_t vocab = pieces ? tokenizer.vocab : 256;
   const std::string name = pieces ? "sentencepiece:" + fs::path(options.sentencepiece_model).filename().string() : "bytes";
 
-  make_folder(options.out);
+  const FileDescriptor lock = take_folder(options.out);
   TokenWriter train(train_path(options), vocab, name);
   TokenWriter validation(validation_path(options), vocab, name);
   if (pieces) {
@@ -192,7 +204,7 @@ void prepare_synthetic(const PrepareOptions& options, std::ostream& log) {
   const auto split =
       options.tokens - static_cast<std::int64_t>(std::llround(static_cast<double>(options.tokens) * options.validation));
 
-  make_folder(options.out);
+  const FileDescriptor lock = take_folder(options.out);
   TokenWriter train(train_path(options), options.vocab, "synthetic");
   TokenWriter validation(validation_path(options), options.vocab, "synthetic");
   train.set_entropy(language.entropy());

@@ -1,6 +1,9 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
@@ -113,6 +116,19 @@ TEST_F(PrepareTest, UnusableOptionsAndTexts) {
   bad = options_;
   bad.text = {folder_ / "short.txt"};
   expect(bad, {"too short", "validation.h5", "more text"});
+}
+
+TEST_F(PrepareTest, OneAtATimeInAFolder) {
+  prepare(options_, log_);
+  options_.force = true;
+  const int folder = ::open(options_.out.c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(::flock(folder, LOCK_EX), 0);
+  write_raw(out("train.h5.tmp"), std::string("of the other"));
+  expect_error<InputError>([&] { prepare(options_, log_); },
+                           {"--out: another minipipe prepare is writing into", "another folder"});
+  EXPECT_EQ(std::filesystem::file_size(out("train.h5.tmp")), 12U) << "the other's file was touched";
+  ::close(folder);
+  EXPECT_NO_THROW(prepare(options_, log_));
 }
 
 TEST_F(PrepareTest, UnwritableFolder) {
