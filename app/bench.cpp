@@ -40,7 +40,9 @@ int bench(const Command& command) {
   const std::string json = core::bench_json(report);
   if (!command.bench_out.empty()) core::write_bench(command.bench_out, report);
   if (!command.bench_json.empty()) core::write_output("--json", command.bench_json, json + "\n");
-  std::cout << core::bench_table(report) << json << std::endl;
+  std::cout << core::bench_table(report);
+  if (command.bench_json.empty()) std::cout << json << "\n";
+  std::cout << std::flush;
   return 0;
 }
 

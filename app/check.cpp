@@ -121,20 +121,6 @@ void print_schedule(const Subject& subject, const core::Preflight& result) {
       "  a microbatch's forward and backward, as simulated and at most\n");
 }
 
-// Bytes for people: "1.50 GiB".
-std::string readable(double bytes) {
-  const char* unit = "KiB";
-  double value = bytes / 1024;
-  for (const char* larger : {"MiB", "GiB"}) {
-    if (value < 1024) break;
-    value /= 1024;
-    unit = larger;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %s", value, unit);
-  return text;
-}
-
 void print_memory(const Subject& subject) {
   const int replicas = subject.deck.parallel.data;
   std::printf("bytes by category:\n%8s%6s %14s %14s %14s %16s %14s %14s %14s\n", replicas > 1 ? "replica" : "", "stage",
@@ -151,7 +137,7 @@ void print_memory(const Subject& subject) {
   const auto fullest =
       std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) { return a.total() < b.total(); });
   std::printf("fullest of %s: rank %td, %s\n", core::plural(std::ssize(ranks), "rank").c_str(), fullest - ranks.begin(),
-              readable(static_cast<double>(fullest->total())).c_str());
+              core::bytes_text(static_cast<double>(fullest->total())).c_str());
 }
 
 void print_traffic(const std::vector<core::PlannedTraffic>& ranks) {
@@ -170,14 +156,14 @@ void print_traffic(const std::vector<core::PlannedTraffic>& ranks) {
     std::printf(" %16.0f\n", all);
     mean += all / static_cast<double>(ranks.size());
   }
-  std::printf("mean of the ranks: %s\n", readable(mean).c_str());
+  std::printf("mean of the ranks: %s\n", core::bytes_text(mean).c_str());
 }
 
 // Simulated times are of one replica by itself: what all of them exchange comes on top.
 void print_exchange(const Subject& subject, double bytes) {
   if (!subject.profiled || subject.deck.parallel.data == 1) return;
   std::printf("the exchange among %d replicas (%s sent per update and rank at most) is not in this time\n",
-              subject.deck.parallel.data, readable(bytes).c_str());
+              subject.deck.parallel.data, core::bytes_text(bytes).c_str());
 }
 
 // Prints the verdict; the exit status.

@@ -80,7 +80,9 @@ void add_tune(CLI::App& app, Command& command) {
   sub->add_option("--stages", tune.stages, "most stages (eight per device)")->check(count);
   sub->add_option("--schedule", tune.schedule, "plan, or paci: partition and window for the asynchronous schedule")
       ->capture_default_str();
-  sub->add_option("--gap", tune.gap, "paci: largest version gap to allow")->capture_default_str();
+  sub->add_option("--gap", tune.gap, "paci: largest version gap to allow")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
   sub->add_option("--out", tune.out, "file for the plan (CSV)");
 }
 
@@ -97,6 +99,15 @@ void add_simulate_size(CLI::App& sub, SimulateSize& size) {
   add("--layers", size.layers, "layers; the profile's list is repeated");
   add("--width", size.width, "hidden width");
   add("--sequence", size.sequence, "tokens per sequence");
+}
+
+// What a script's unset variable leaves of --option "$VALUE" would count as an option that is not given.
+void refuse_empty_values(const CLI::App& sub) {
+  for (const CLI::Option* option : sub.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (value.empty()) throw CLI::ValidationError(option->get_name(), "its value is empty; give one, or leave it out");
+    }
+  }
 }
 
 // CLI11 takes a deck as a positional; only these commands can do without one.
@@ -137,7 +148,7 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
   CLI::App* bench =
       add_deck_command(app, "bench", "measure kernels and a training step against this machine's own rates", command);
   bench->add_option("--out", command.bench_out, "HDF5 file to write");
-  bench->add_option("--json", command.bench_json, "JSON file to write; the same object is the last line printed");
+  bench->add_option("--json", command.bench_json, "JSON file to write; without one, the object is the last line printed");
   bench->add_option("--repeat", command.repeat, "samples of each measurement, at least 3")->capture_default_str();
   CLI::Option* cases = train->add_flag("--cases", command.cases, "print the number of cases of the deck's [sweep] and stop");
   train->add_flag("--list", command.list, "with --cases: a line per case: number, ranks, folder, values")->needs(cases);
@@ -146,14 +157,16 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
   CLI::App* simulate =
       add_deck_command(app, "simulate", "simulate the schedule with the costs of [emulate] or of a profile", command, false);
   for (CLI::App* sub : {check, simulate}) {
-    sub->add_option("--stages", command.stages, "number of stages, in place of parallel.stages; any ranks");
+    sub->add_option("--stages", command.stages, "number of stages, in place of parallel.stages; any ranks")
+        ->check(CLI::Range(1, 1000000));
     sub->add_option("--profile", command.profile,
                     "use the costs in this file, made by minipipe profile (simulate without a deck: JSON)");
     sub->add_flag("--strict", command.strict, "refuse a profile of another machine");
   }
   simulate->add_option("--export", command.export_file, "write the simulated order as a CSV plan");
   simulate->add_option("--timeline", command.timeline, "write the simulated order as a Chrome trace");
-  simulate->add_option("--updates", command.updates, "optimizer updates to simulate");
+  simulate->add_option("--updates", command.updates, "optimizer updates to simulate")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 53));
   add_simulate_size(*simulate, command.size);
   add_tune(app, command);
   CLI::App* eval = add_deck_command(app, "eval", "validation loss of a checkpoint", command);
@@ -168,6 +181,7 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
       throw CLI::RequiredError("a sub-command (train, profile, bench, check, simulate, tune, eval, prepare)");
     }
     if (!app.get_subcommands().empty()) {
+      refuse_empty_values(*app.get_subcommands().front());
       command.verb = verb_of(app.get_subcommands().front()->get_name());
       // Without a deck, simulate runs the cases of a JSON profile.
       if (command.verb == Command::Verb::simulate && command.deck.empty()) command.tune.profile = command.profile;

@@ -7,10 +7,14 @@
 #include "app/session.hpp"
 #include "app/token_source.hpp"
 #include "core/comm/agreement.hpp"
+#include "core/comm/mpi_error.hpp"
 #include "core/comm/nap.hpp"
+#include "core/comm/stop_signal.hpp"
+#include "core/deck/rule_list.hpp"
 #include "core/deck/rules.hpp"
 #include "core/io/batch_dump.hpp"
 #include "core/train/checkpointing.hpp"
+#include "core/train/evaluation_part.hpp"
 #include "core/train/mean_loss.hpp"
 #include "core/train/options.hpp"
 #include "core/train/pipeline.hpp"
@@ -42,6 +46,41 @@ class ShiftedSource : public core::BatchSource {
  private:
   core::BatchSource& source_;
   std::int64_t first_;
+};
+
+// What any rank was sent stops all of them, between two parts of an evaluation.
+class Stop {
+ public:
+  Stop(MPI_Comm comm, int stages) : comm_(comm), stages_(stages) {}
+
+  // For Pipeline::evaluate of what begins now. Collective when called.
+  core::Pipeline::NextPart next_part() {
+    return [this, began = MPI_Wtime()](std::int64_t done, std::int64_t left) {
+      int stopping = signal_.received() != 0 ? 1 : 0;
+      std::int64_t part = core::evaluation_part(done, left, MPI_Wtime() - began, stages_);
+      core::check(MPI_Allreduce(MPI_IN_PLACE, &stopping, 1, MPI_INT, MPI_MAX, comm_), "deciding whether to stop");
+      core::check(MPI_Bcast(&part, 1, MPI_INT64_T, 0, comm_), "deciding how an evaluation goes on");
+      if (stopping == 0) return part;
+      stopped_ = true;
+      done_ = done;
+      all_ = done + left;
+      return std::int64_t{0};
+    };
+  }
+
+  bool stopped() const { return stopped_; }
+  std::string text() const {
+    return "a signal asked the evaluation to stop: " + std::to_string(done_) + " of " + core::plural(all_, "microbatch") +
+           " of a replica were done, and no loss is known; run the same command again";
+  }
+
+ private:
+  core::StopSignal signal_;
+  MPI_Comm comm_;
+  int stages_;
+  bool stopped_ = false;
+  std::int64_t done_ = 0;
+  std::int64_t all_ = 0;
 };
 
 // A checkpoint is of the model, whatever the grid: where the ranks do not suit the deck's replicas, one replica evaluates. What
@@ -105,6 +144,7 @@ int evaluate(const Command& command, core::Watchdog& watchdog) {
   auto replicas = core::Communicator::split(comm, place.pipeline_rank(), place.replica());
   std::unique_ptr<core::Pipeline> pipeline;
   std::unique_ptr<core::BatchDump> dump;
+  Stop stop(comm, place.stages());
   Batch batch;
   batch.rows = deck.train.microbatches * deck.train.microbatch_size;
   core::agree(comm, [&] {
@@ -130,13 +170,21 @@ int evaluate(const Command& command, core::Watchdog& watchdog) {
     }
     return std::nullopt;
   };
-  double losses[2] = {core::mean_loss(comm, pipeline->evaluate(*sources.validation, deck.output.evaluation_batches, poll)), 0};
+  const auto finish_stopped = [&] {
+    if (rank == 0) std::cout << notes << stop.text() << std::endl;
+    return 75;
+  };
+  const auto validation = pipeline->evaluate(*sources.validation, deck.output.evaluation_batches, poll, {}, stop.next_part());
+  if (stop.stopped()) return finish_stopped();
+  double losses[2] = {core::mean_loss(comm, validation), 0};
   if (!command.dump_batch.empty()) {
     ShiftedSource next(*sources.train, state.microbatches);
     const auto keep = [&](std::int64_t, const std::vector<float>& token_losses) {
       batch.losses.insert(batch.losses.end(), token_losses.begin(), token_losses.end());
     };
-    losses[1] = core::mean_loss(comm, pipeline->evaluate(next, core::microbatches_per_update(deck), poll, keep));
+    const auto evaluated = pipeline->evaluate(next, core::microbatches_per_update(deck), poll, keep, stop.next_part());
+    if (stop.stopped()) return finish_stopped();
+    losses[1] = core::mean_loss(comm, evaluated);
     core::agree(comm, [&] {
       if (!dump) return;
       const std::int64_t each = std::int64_t{deck.train.microbatch_size} * deck.train.sequence;

@@ -13,6 +13,7 @@
 #include "app/command.hpp"
 #include "app/launcher.hpp"
 #include "app/session.hpp"
+#include "app/standard_streams.hpp"
 #include "app/start_limit.hpp"
 #include "app/threads.hpp"
 #include "core/comm/abort_job.hpp"
@@ -117,6 +118,7 @@ int status_with_output(int status, bool name_rank, int rank) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  minipipe::app::occupy_standard_streams();
   // MPI's start and end wait for all ranks, of which one may be gone or stand still.
   Watchdog watchdog(minipipe::app::start_limit(), [] {
     return std::string("MPI starts or ends, or reads the deck, and a rank is missing; a job that needs longer for this sets ") +
@@ -140,6 +142,7 @@ int main(int argc, char** argv) {
     }
     try {
       minipipe::app::check_launcher(ranks);
+      minipipe::app::check_start_limit();
       status = run(parsed.command, rank == 0, watchdog);
     } catch (const std::exception& error) {
       status = dynamic_cast<const minipipe::InputError*>(&error) != nullptr ? status_input : status_run;

@@ -1,6 +1,7 @@
 #include <iostream>
 
 #include "app/session.hpp"
+#include "app/standard_streams.hpp"
 #include "app/token_source.hpp"
 #include "core/comm/agreement.hpp"
 #include "core/deck/print.hpp"
@@ -34,6 +35,7 @@ int train(const Command& command, core::Watchdog& watchdog) {
     if (rank == 0) std::cout << core::print_deck(deck);
     return 0;
   }
+  survive_broken_pipes();
   core::watch_run(watchdog, deck, rank);
   TokenSources sources;
   core::agree(MPI_COMM_WORLD, [&] {

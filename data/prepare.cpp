@@ -1,5 +1,8 @@
 #include "data/prepare.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -9,6 +12,7 @@
 #include <ostream>
 
 #include "data/content.hpp"
+#include "data/file_descriptor.hpp"
 #include "data/synthetic.hpp"
 #include "data/token_writer.hpp"
 #include "data/tokenizer.hpp"
@@ -41,17 +45,28 @@ void check_options(const PrepareOptions& options) {
   }
 }
 
-void make_folder(const std::string& folder) {
+// Makes the folder and takes it: a second command that writes its temporary files at the same time would destroy them. The lock
+// is that of the open folder, so that it leaves no file and ends with the process. Where the file system has none, all go on.
+FileDescriptor take_folder(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw RunError("cannot make the folder '" + folder + "' (--out): " + error.message());
+  if (error) {
+    throw InputError("--out: cannot make the folder '" + folder + "': " + error.message() +
+                     "; name a folder that can be written to");
+  }
+  FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened && ::flock(opened.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw InputError("--out: another minipipe prepare is writing into '" + folder +
+                     "'; wait until it has ended, or give another folder");
+  }
+  return opened;
 }
 
 std::ifstream open_text(const std::string& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) throw InputError("--text: '" + path + "' is a folder; give the text files in it");
   std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw InputError("--text: '" + path + "' cannot be opened: " + std::strerror(errno));
+  if (!stream) throw InputError("--text: '" + path + "' cannot be opened: " + std::strerror(errno) + "; give a text file");
   return stream;
 }
 
@@ -59,6 +74,10 @@ std::ifstream open_text(const std::string& path) {
 std::int64_t check_texts(const std::vector<std::string>& paths) {
   std::int64_t bytes = 0;
   for (const std::string& path : paths) {
+    std::error_code ignored;
+    if (fs::is_other(fs::status(path, ignored))) {
+      throw InputError("--text: '" + path + "' is a pipe or a device; write it to a file first, which is read twice");
+    }
     std::ifstream stream = open_text(path);
     char head[4096];
     stream.read(head, sizeof head);
@@ -155,7 +174,7 @@ void prepare(const PrepareOptions& options, std::ostream& log) {
   const std::int64_t vocab = pieces ? tokenizer.vocab : 256;
   const std::string name = pieces ? "sentencepiece:" + fs::path(options.sentencepiece_model).filename().string() : "bytes";
 
-  make_folder(options.out);
+  const FileDescriptor lock = take_folder(options.out);
   TokenWriter train(train_path(options), vocab, name);
   TokenWriter validation(validation_path(options), vocab, name);
   if (pieces) {
@@ -172,12 +191,20 @@ void prepare_synthetic(const PrepareOptions& options, std::ostream& log) {
   checked.synthetic = true;
   check_options(checked);
   if (options.tokens < 4) throw InputError("--tokens = " + std::to_string(options.tokens) + " is too few: give at least 4");
+  if (options.vocab < 2 || options.vocab > 65536) {
+    throw InputError("--vocab = " + std::to_string(options.vocab) + " is not in 2 .. 65536; give a number of them");
+  }
   const SyntheticLanguage language(options.vocab, options.seed);
-  const std::vector<std::uint16_t> text = language.generate(options.tokens, options.seed);
+  std::vector<std::uint16_t> text;
+  try {
+    text = language.generate(options.tokens, options.seed);
+  } catch (const std::exception&) {
+    throw RunError("--tokens = " + std::to_string(options.tokens) + ": out of memory, as all of them are kept; give fewer");
+  }
   const auto split =
       options.tokens - static_cast<std::int64_t>(std::llround(static_cast<double>(options.tokens) * options.validation));
 
-  make_folder(options.out);
+  const FileDescriptor lock = take_folder(options.out);
   TokenWriter train(train_path(options), options.vocab, "synthetic");
   TokenWriter validation(validation_path(options), options.vocab, "synthetic");
   train.set_entropy(language.entropy());

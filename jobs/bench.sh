@@ -26,13 +26,11 @@ done
 cd "$root"
 [ ${#decks[@]} -gt 0 ] || decks=(inputs/quickstart/quickstart.toml inputs/verify/gpt2_124m.toml)
 need_program
-mkdir -p "$out"
+take_folder "$out"
 for deck in "${decks[@]}"; do
   name=$(basename "$deck" .toml)
   say "$deck: $threads threads from core $core on"
   bound "$core" "$threads" "$minipipe" bench "$deck" --repeat "$repeat" --json "$out/$name.json" --out "$out/$name.h5" > "$out/$name.txt"
-  # The last line is the JSON again.
-  sed -i '$d' "$out/$name.txt"
   cat "$out/$name.txt"
 done
 say "written to $out"

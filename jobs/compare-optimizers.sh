@@ -26,7 +26,7 @@ cd "$root"
 need_program
 [ -f data/sample/train.h5 ] || jobs/prepare-sample.sh
 deck=inputs/studies/optimizers.toml
-mkdir -p "$out"
+take_folder "$out"
 equal=250
 longer=$(/usr/bin/python3 -c "print(round($equal * $ratio))")
 

@@ -27,7 +27,7 @@ cd "$root"
 need_program
 [ -f data/sample/train.h5 ] || jobs/prepare-sample.sh
 deck=inputs/studies/parallel.toml
-mkdir -p "$out"
+take_folder "$out"
 
 # Runs once; prints the folder. NAME STEPS SEED OVERRIDES...
 run() {

@@ -23,7 +23,7 @@ need_program
 deck=inputs/studies/schedules.toml
 ranks=8
 total=128 # microbatches per run
-mkdir -p "$out"
+take_folder "$out"
 queue=$out/queue.txt
 : > "$queue"
 

@@ -27,7 +27,7 @@ cd "$root"
 card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -1) || true
 [ -n "$card" ] || die "no GPU: nvidia-smi finds none here"
 cards=$(nvidia-smi -L | wc -l)
-mkdir -p "$out"
+take_folder "$out"
 rm -rf "${out:?}"/runs "$out"/bench-*.json "$out"/gpu*.log
 say "$cards x $card"
 export PATH=$PATH:/usr/local/cuda/bin

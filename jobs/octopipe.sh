@@ -12,7 +12,7 @@ seconds=${2:-5}
 cd "$root"
 need_program
 export OMP_NUM_THREADS=1 OMP_PROC_BIND=false
-mkdir -p "$out"
+take_folder "$out"
 "$minipipe" simulate --profile inputs/profiles/nemotron_nano_9b.json
 /usr/bin/python3 jobs/octopipe_profiles.py "$out/profiles"
 cp inputs/profiles/nemotron_nano_9b.json "$out/profiles/"

@@ -17,7 +17,7 @@ read_options "out repeat core" "$@"
 cd "$root"
 load_setup
 deck=inputs/studies/portability.toml
-mkdir -p "$out"
+take_folder "$out"
 rm -f "$out"/{serial,openmp-1,openmp-2,cuda}.json # of back ends that may be gone
 
 run() { # NAME PRESET THREADS

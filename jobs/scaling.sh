@@ -9,5 +9,5 @@ only_folder runs/scaling "$@"
 cd "$root"
 need_program
 export OMP_NUM_THREADS=1 OMP_PROC_BIND=false
-mkdir -p "$out"
+take_folder "$out"
 MINIPIPE="$minipipe" /usr/bin/python3 jobs/scaling.py "$out"

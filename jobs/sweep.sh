@@ -26,18 +26,24 @@ done
 need_program
 
 list=$("$minipipe" train "$deck" --cases --list ${overrides[@]+"${overrides[@]}"} < /dev/null) || exit $?
-list=$(printf '%s\n' "$list" | grep -P '^\d+\t')
+list=$(printf '%s\n' "$list" | grep -aP '^\d+\t')
 total=$(printf '%s\n' "$list" | wc -l)
 [ -n "$out" ] || out=$(dirname "$(printf '%s\n' "$list" | head -1 | cut -f 3)")
-mkdir -p "$out" || die "$out cannot be made; name a folder that can be written to: jobs/sweep.sh $deck OUT"
+if [ "$run" = yes ]; then take_folder "$out"; else mkdir -p "$out" || die "$out cannot be made; name a folder that can be written to"; fi
 
 # The settings of a case without the comments on where they come from, and without what a restart changes.
 settings() { "$minipipe" train "$deck" --case "$1" ${overrides[@]+"${overrides[@]}"} --print-deck < /dev/null | sed -n '/ = /s/ *# .*//p'; } # CASE
 
 finished() { # CASE FOLDER
+  local now
   is_done "$2" || return 1
-  # Batch jobs leave no copy of the settings.
-  [ ! -f "$2/settings.txt" ] || settings "$1" | cmp -s - "$2/settings.txt"
+  now=$(settings "$1") || return 1
+  if [ -f "$2/settings.txt" ]; then
+    cmp -s - "$2/settings.txt" <<< "$now"
+  else
+    # Batch jobs leave no copy of the settings.
+    is_done "$2" "$(sed -n 's/^steps = //p' <<< "$now")"
+  fi
 }
 
 clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
@@ -47,10 +53,11 @@ child='' stops=0
 # shellcheck disable=SC2317
 stop() {
   stops=$((stops + 1))
-  say "stopping after a checkpoint; once more ends at once"
   [ -z "$child" ] || kill -"$([ $stops = 1 ] && echo USR1 || echo TERM)" "$child" 2> /dev/null || true
+  # The terminal may be gone.
+  say "stopping after a checkpoint; once more ends at once" 2> /dev/null || true
 }
-[ "$run" = no ] || trap stop INT TERM
+[ "$run" = no ] || trap stop INT TERM HUP
 
 run_case() { # CASE RANKS FOLDER
   local resume=() status=0
@@ -126,7 +133,7 @@ for line in ${waiting[@]+"${waiting[@]}"}; do
   fi
 done
 say "$total cases: ${#folders[@]} finished ($skipped of them before), ${#missing[@]} not"
-trap - INT TERM
+trap - INT TERM HUP
 
 status=0
 if [ $stops = 0 ] && [ ${#folders[@]} -gt 0 ]; then

@@ -18,7 +18,7 @@ read_options "rounds microbatches out" "$@"
 cd "$root"
 need_program
 [ -f data/sample/train.h5 ] || jobs/prepare-sample.sh
-mkdir -p "$out"
+take_folder "$out"
 rm -rf "${out:?}"/{one,1f1b,paci}-[0-9]* # the table has all rounds that are there
 
 run() { # NAME SCHEDULE M LAUNCHER...

@@ -21,7 +21,7 @@ read_options "deck ranks emulated? steps time out strict!" "$@"
 cd "$root"
 need_program
 
-mkdir -p "$out"
+take_folder "$out"
 rm -rf "${out:?}"/{real,emulated}-[0-9]* # the table has all that are there
 fail() { die "$1 failed: see $2"; }
 from_json() { # ARRAY KIND FILE...: puts the deck overrides in the last line of a file into the array

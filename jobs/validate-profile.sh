@@ -15,7 +15,7 @@ read_options "deck ranks steps out" "$@"
 cd "$root"
 need_program
 
-mkdir -p "$out"
+take_folder "$out"
 fail() { die "$1 failed: see $2"; }
 # Flush schedules are timed in segments of 25 updates; PACI gets such a segment, too, by synchronous updates. The first segment
 # does not count in schedule_tokens_per_s.

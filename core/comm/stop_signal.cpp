@@ -41,6 +41,7 @@ StopSignal::StopSignal() {
     action.sa_flags = SA_RESTART | SA_ONSTACK;  // reads and writes under way are not to fail
     sigemptyset(&action.sa_mask);
     sigaction(signals_[i], &action, &former_[i]);
+    if (signals_[i] == SIGHUP && former_[i].sa_handler == SIG_IGN) sigaction(SIGHUP, &former_[i], nullptr);
   }
 }
 

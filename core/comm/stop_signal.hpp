@@ -6,7 +6,8 @@
 
 namespace minipipe::core {
 
-// Turns SIGTERM, SIGINT and SIGUSR1 into a flag while it lives, so that a run can stop at a good place. The first signal of a
+// Turns SIGTERM, SIGINT, SIGUSR1 and SIGHUP (unless that is ignored, as under nohup) into a flag while it lives, so that a run
+// can stop at a good place. The first signal of a
 // kind only sets the flag; the second restores the default action (launchers often deliver one signal twice), so that the
 // third ends the process. At most one object at a time. The destructor puts the former handlers back.
 class StopSignal {
@@ -20,8 +21,8 @@ class StopSignal {
   int received() const;
 
  private:
-  static constexpr std::array<int, 3> signals_{SIGTERM, SIGINT, SIGUSR1};
-  std::array<struct sigaction, 3> former_{};
+  static constexpr std::array<int, 4> signals_{SIGTERM, SIGINT, SIGUSR1, SIGHUP};
+  std::array<struct sigaction, 4> former_{};
   stack_t former_stack_{};
 };
 

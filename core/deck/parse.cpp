@@ -210,6 +210,11 @@ class Reader {
       return errors_.add_override(start + "is swept over at " + swept->origin +
                                   "; leave the override out, or take the key out of [sweep]");
     }
+    if (!is_utf8(raw)) {
+      // It would be stored with the deck in every checkpoint, and none could be read again.
+      return errors_.add_override(start + "is not UTF-8; write it in UTF-8 (a file or a folder of such a name can be reached " +
+                                  "through a symbolic link of another)");
+    }
     if (deck_.origins[entry->name()] == command_line) return errors_.add_override(start + "repeated key; give it once");
     const Reading reading = read_override_value(raw, *entry);
     deck_.origins[entry->name()] = command_line;

@@ -1,5 +1,7 @@
 #include "core/deck/rule_list.hpp"
 
+#include <cstdio>
+
 #include "core/deck/schema.hpp"
 #include "core/deck/text.hpp"
 
@@ -22,6 +24,19 @@ std::string str(std::int64_t value) { return std::to_string(value); }
 
 std::string plural(std::int64_t count, const std::string& noun) {
   return str(count) + " " + noun + (count == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
+}
+
+std::string bytes_text(double bytes) {
+  const char* unit = "KiB";
+  double value = bytes / 1024;
+  for (const char* larger : {"MiB", "GiB", "TiB"}) {
+    if (value < 1024) break;
+    value /= 1024;
+    unit = larger;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f %s", value, unit);
+  return text;
 }
 
 }  // namespace minipipe::core

@@ -32,4 +32,7 @@ std::string str(std::int64_t value);
 // "1 stage", "2 stages", "2 microbatches"
 std::string plural(std::int64_t count, const std::string& noun);
 
+// "0.50 KiB", "1.50 GiB"
+std::string bytes_text(double bytes);
+
 }  // namespace minipipe::core

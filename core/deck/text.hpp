@@ -11,4 +11,7 @@ std::string shortened(const std::string& text);
 // The letter that begins at byte `at`, whole.
 std::string letter_at(const std::string& text, std::size_t at);
 
+// Whether the bytes are UTF-8, as all of a TOML document has to be.
+bool is_utf8(const std::string& text);
+
 }  // namespace minipipe::core

@@ -97,6 +97,9 @@ void check_same_model(const std::filesystem::path& path, const std::vector<Tenso
 // (if given; a line each). Nothing if there is none. Tensor contents are verified when they are read, not here.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& folder, std::string* warning = nullptr);
 
+// The files in the folder that have the names of checkpoints of updates after `step`, whole or not.
+std::vector<std::filesystem::path> checkpoints_beyond(const std::filesystem::path& folder, std::int64_t step);
+
 // Deletes all but the `keep` checkpoints with the largest steps, and temporary files that killed runs left. One rank only.
 // keep < 1 deletes no checkpoint.
 void keep_last(const std::filesystem::path& folder, int keep);

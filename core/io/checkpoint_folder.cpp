@@ -63,6 +63,14 @@ std::optional<fs::path> latest_checkpoint(const fs::path& folder, std::string* w
   return std::nullopt;
 }
 
+std::vector<fs::path> checkpoints_beyond(const fs::path& folder, std::int64_t step) {
+  std::vector<fs::path> result;
+  for (const auto& [found, path] : checkpoints_in(folder)) {
+    if (found > step) result.push_back(path);
+  }
+  return result;
+}
+
 void keep_last(const fs::path& folder, int keep) {
   const auto found = checkpoints_in(folder);
   std::vector<fs::path> stale;

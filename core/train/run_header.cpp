@@ -1,6 +1,5 @@
 #include "core/train/run_header.hpp"
 
-#include <cstdio>
 #include <sstream>
 
 #include "core/deck/rule_list.hpp"
@@ -40,10 +39,8 @@ std::string run_header(const Deck& deck, const Place& place, std::int64_t fulles
   text << plural(place.ranks, "rank") << " = " << plural(place.replicas, "replica") << " x "
        << plural(place.pipeline_ranks(), "rank") << " with " << plural(place.stages(), "stage");
   if (!deck.emulate.enabled) text << ", " << partition_text(deck, place.stages());
-  char mebibytes[32];
-  std::snprintf(mebibytes, sizeof mebibytes, "%.1f", static_cast<double>(fullest_bytes) / (1 << 20));
-  text << "; " << plural(tokens_per_update(deck), "token") << " an update; " << mebibytes
-       << " MiB on the fullest rank; results in " << deck.output.directory << "\n";
+  text << "; " << plural(tokens_per_update(deck), "token") << " an update; " << bytes_text(static_cast<double>(fullest_bytes))
+       << " on the fullest rank; results in " << deck.output.directory << "\n";
   if (place.stages() == 1 && deck.schedule.name != "1f1b" && deck.schedule.name != "gpipe") {
     text << "note: one stage, so " << deck.schedule.name
          << " has nothing to overlap; start more ranks (mpirun -n N) or set parallel.stages\n";

@@ -3,13 +3,10 @@
 #include <iostream>
 
 #include "core/comm/agreement.hpp"
-#include "core/comm/host_share.hpp"
 #include "core/deck/print.hpp"
 #include "core/io/checkpoint.hpp"
 #include "core/train/checkpointing.hpp"
 #include "core/train/options.hpp"
-#include "core/train/run_header.hpp"
-#include "core/train/trace_attributes.hpp"
 #include "schedules/error.hpp"
 
 namespace minipipe::core {
@@ -42,11 +39,7 @@ Trainer::Trainer(const Deck& deck, MPI_Comm comm, const Sources& sources, const 
   auto fullest = static_cast<std::int64_t>(memory_here().total());
   check(MPI_Allreduce(MPI_IN_PLACE, &fullest, 1, MPI_INT64_T, MPI_MAX, comm_.get()), "comparing the memory of ranks");
   agree(comm_.get(), [&] {
-    if (place_.rank != 0) return;
-    clear_output();
-    std::cout << run_header(deck_, place_, fullest) << notes_ << std::flush;
-    trace_ = std::make_unique<TraceWriter>(folder_.trace(), trace_attributes(deck_, place_, build_, share), first_update_ > 0);
-    if (first_update_ > 0) trace_->truncate_to(first_update_, logged_before_);
+    if (place_.rank == 0) begin_output(fullest, share);
   });
   agree(comm_.get(), [&] { owes_evaluation_ = place_.rank == 0 && misses_evaluation(); });
   check(MPI_Bcast(&owes_evaluation_, 1, MPI_CXX_BOOL, 0, comm_.get()), "deciding what is to be made up for");
@@ -123,8 +116,9 @@ bool Trainer::stop_decided() {
     stopping = control_->poll_stop_request() ? 1 : 0;
     if (stopping && !complete()) {
       std::cout << stop_->reason() << ": stopping after update " << update_
-                << " with a checkpoint; run again with run.resume=latest to go on";
-      if (stop_->cut()) {
+                << (deck_.emulate.enabled ? "; an emulated run has no checkpoints, so it would begin anew"
+                                          : " with a checkpoint; run again with run.resume=latest to go on");
+      if (stop_->cut() && !deck_.emulate.enabled) {
         std::cout << "\nthe pipe was drained where the deck does not drain it, so the resumed run will differ from one that "
                      "never stopped "
                      "(raise run.grace or lower checkpoint.interval to avoid that)";

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/comm/control.hpp"
+#include "core/comm/host_share.hpp"
 #include "core/comm/mpi_error.hpp"
 #include "core/comm/nap.hpp"
 #include "core/comm/stop_signal.hpp"
@@ -53,7 +54,7 @@ class Trainer {
  private:
   void set_up(const Sources& sources);
   void take_output();
-  void clear_output();
+  void begin_output(std::int64_t fullest_bytes, const HostShare& share);
   bool continues_here() const;
   bool finished_before() const;
   void restore();

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "core/comm/agreement.hpp"
+#include "core/train/evaluation_part.hpp"
 #include "core/train/mean_loss.hpp"
 #include "core/train/trainer.hpp"
 
@@ -30,19 +31,14 @@ void Trainer::evaluate() {
   lap(seconds_.evaluation);
 }
 
-// A part lasts about a second: the pipe is empty between two of them, and a stop has to wait for the end of one. The first one
-// is never cut, so a short evaluation takes its course even under a limit that every evaluation exceeds.
+// A stop has to wait for the end of a part. The first one is never cut, so a short evaluation takes its course even under a
+// limit that every evaluation exceeds.
 std::int64_t Trainer::next_evaluation_part(std::int64_t done, std::int64_t left, double began) {
-  constexpr double part_s = 1;
-  const std::int64_t least = std::max(8, 4 * place_.stages());
-  if (done == 0) return std::min(left, least);
+  if (done == 0) return evaluation_part(done, left, 0, place_.stages());
   stop_->request_if_due();
   wait_for_all();
   std::int64_t part = 0;
-  if (place_.rank == 0 && !control_->poll_stop_request()) {
-    const double per_part = part_s * static_cast<double>(done) / std::max(1e-9, clock() - began);
-    part = std::min(left, std::max(least, static_cast<std::int64_t>(std::min(1e9, per_part))));
-  }
+  if (place_.rank == 0 && !control_->poll_stop_request()) part = evaluation_part(done, left, clock() - began, place_.stages());
   check(MPI_Bcast(&part, 1, MPI_INT64_T, 0, comm_.get()), "deciding how an evaluation goes on");
   if (part == 0) evaluation_cut_ = done;
   return part;

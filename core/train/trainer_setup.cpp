@@ -8,6 +8,8 @@
 #include "core/train/global_norm.hpp"
 #include "core/train/options.hpp"
 #include "core/train/replay.hpp"
+#include "core/train/run_header.hpp"
+#include "core/train/trace_attributes.hpp"
 #include "core/train/trainer.hpp"
 #include "schedules/policy/policy.hpp"
 
@@ -38,10 +40,24 @@ void Trainer::take_output() {
 }
 
 // The last step of a start: what fails before it, for its input or for want of memory, leaves an earlier run's results alone.
-void Trainer::clear_output() {
-  if (continues_here()) return;
-  if (const auto moved_to = clear_output_folder(folder_.folder))
-    std::cout << "results of an earlier run were moved to " << moved_to->string() << std::endl;
+// Here they are moved, and put back if there is no room for a new trace.
+void Trainer::begin_output(std::int64_t fullest_bytes, const HostShare& share) {
+  // Where there was no checkpoint to go on from, the run begins anew, and keeps what else is there.
+  const bool continues = continues_here() && first_update_ > 0;
+  MovedResults moved = continues ? move_results_beyond(folder_.folder, first_update_) : move_earlier_results(folder_.folder);
+  try {
+    trace_ = std::make_unique<TraceWriter>(folder_.trace(), trace_attributes(deck_, place_, build_, share), first_update_ > 0);
+    if (first_update_ > 0) trace_->truncate_to(first_update_, logged_before_);
+  } catch (const std::exception&) {
+    const std::string left = moved.put_back();
+    if (!left.empty()) std::cerr << "warning: " << left << std::endl;
+    throw;
+  }
+  if (moved.moved_to()) {
+    std::cout << (continues ? "results of updates after " + std::to_string(first_update_) : "results of an earlier run")
+              << " were moved to " << moved.moved_to()->string() << std::endl;
+  }
+  std::cout << run_header(deck_, place_, fullest_bytes) << notes_ << std::flush;
 }
 
 void Trainer::set_up(const Sources& sources) {

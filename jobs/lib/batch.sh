@@ -109,20 +109,28 @@ newest_checkpoint() { find "$1/checkpoints" -name 'step_*.h5' 2> /dev/null | sor
 train_once() { # LEFT RANKS DECK ARGUMENT...
   local left=$1 ranks=$2
   shift 2
-  local folder before limit status
-  folder=$(alone "$minipipe" train "$@" --print-deck | sed -n 's/^directory = "\(.*\)".*/\1/p')
-  [ -n "$folder" ] || return 2 # the program has said why
-  if is_done "$folder"; then
+  local settings folder steps before limit progress status
+  settings=$(alone "$minipipe" train "$@" --print-deck) || return 2 # the program has said why
+  folder=$(sed -n 's/^directory = "\(.*\)".*/\1/p' <<< "$settings")
+  case $folder in
+    *\\*) die "output.directory = \"$folder\": the batch scripts take no folder with quotes, backslashes or control characters; name another" ;;
+  esac
+  steps=$(sed -n 's/^steps = \([0-9]*\).*/\1/p' <<< "$settings")
+  if is_done "$folder" "$steps"; then
     say "$folder: done already"
     return 0
   fi
-  limit=$(time_limit "$left") || return 1
+  # A key may be given once: what the user says holds, but for what the script has to say itself.
+  progress=output.progress=lines limit=
+  case " $* " in *" output.progress="*) progress= ;; esac
+  case " $* " in *" run.time_limit="*) ;; *) limit=$(time_limit "$left") || return 1 ;; esac
+  case " $* " in *" run.resume="*) die "run.resume: batch jobs go on from the newest checkpoint of their output.directory by themselves; leave it out" ;; esac
   before=$(newest_checkpoint "$folder")
   batch_log "$ranks"
   # shellcheck disable=SC2086
-  launch_until_done "$ranks" "$minipipe" train "$@" run.resume=latest output.progress=lines $limit
+  launch_until_done "$ranks" "$minipipe" train "$@" run.resume=latest $progress $limit
   status=$?
-  if [ $status = 75 ] && is_done "$folder"; then status=0; fi
+  if [ $status = 75 ] && is_done "$folder" "$steps"; then status=0; fi
   case $status in
     0 | 2 | 3 | 75) ;;
     *) say "status $status is not the program's: if MPI could not start under $launcher${mpi:+ --mpi=$mpi}, choose with MINIPIPE_MPI (srun --mpi=list names what there is) or MINIPIPE_LAUNCHER" ;;

@@ -3,7 +3,8 @@
 # Sourced, not run. Sets: root (the checkout), cache (dependencies built from source), jobs_parallel, minipipe (the program).
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-cache=${MINIPIPE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/minipipe}
+# A batch system may start jobs without HOME: then the user's entry in the password database says it.
+cache=${MINIPIPE_CACHE:-${XDG_CACHE_HOME:-${HOME:-$(echo ~)}/.cache}/minipipe}
 jobs_parallel=${MINIPIPE_JOBS:-$(nproc)}
 
 say() { printf '%s\n' "-- $*"; }
@@ -22,6 +23,23 @@ only_folder() { # DEFAULT ARGUMENT...
   esac
   [ $# -le 1 ] || die "unknown argument '$2'; see --help"
   out=${1:-$out}
+}
+
+# Makes the folder of a script's results and keeps other scripts from writing there at the same time, which would overwrite each
+# other's logs and tables. The lock ends with this process and what it has started, however they end.
+take_folder() { # FOLDER
+  local lock holder status=0
+  mkdir -p "$1" && { exec {lock}>> "$1/.script.lock"; } || die "$1 cannot be written to; name another folder for the results"
+  if ! command -v flock > /dev/null; then return 0; fi
+  flock -n -E 200 "$lock" 2> /dev/null || status=$?
+  case $status in
+    0) printf '%s\n' "$(basename "$0"), host $(uname -n), pid $$" 2> /dev/null > "$1/.script.lock" || true ;;
+    200)
+      holder=$(head -n 1 "$1/.script.lock")
+      die "$1: another script is writing there (${holder:-it has not told its name}), or a run that it has left; name another folder, or wait for it or end it"
+      ;;
+    *) say "warning: the file system of $1 cannot lock files: do not start a second script there while this one runs" >&2 ;;
+  esac
 }
 
 # Reads a script's options: --NAME VALUE sets the variable NAME (dashes as _), --NAME of a "NAME!" sets it to the option itself.
@@ -63,7 +81,10 @@ wait_through() { # CHILD COUNTER
   done
 }
 
-is_done() { [ -f "$1/summary.json" ] && grep -q '"done":true' "$1/summary.json"; } # FOLDER
+# With STEPS, after so many updates: more may be wanted now.
+is_done() { # FOLDER [STEPS]
+  [ -f "$1/summary.json" ] && grep -q '"done":true' "$1/summary.json" && { [ -z "${2:-}" ] || grep -q "\"steps\":$2," "$1/summary.json"; }
+}
 
 # Open MPI refuses to start as root unless told; containers and batch images commonly run as root.
 if [ "$(id -u)" = 0 ]; then

@@ -1,6 +1,9 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
@@ -115,11 +118,24 @@ TEST_F(PrepareTest, UnusableOptionsAndTexts) {
   expect(bad, {"too short", "validation.h5", "more text"});
 }
 
+TEST_F(PrepareTest, OneAtATimeInAFolder) {
+  prepare(options_, log_);
+  options_.force = true;
+  const int folder = ::open(options_.out.c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(::flock(folder, LOCK_EX), 0);
+  write_raw(out("train.h5.tmp"), std::string("of the other"));
+  expect_error<InputError>([&] { prepare(options_, log_); },
+                           {"--out: another minipipe prepare is writing into", "another folder"});
+  EXPECT_EQ(std::filesystem::file_size(out("train.h5.tmp")), 12U) << "the other's file was touched";
+  ::close(folder);
+  EXPECT_NO_THROW(prepare(options_, log_));
+}
+
 TEST_F(PrepareTest, UnwritableFolder) {
   options_.out = folder_ / "a.txt/sample";  // below a file: not even root can make it
-  expect_error<RunError>([&] { prepare(options_, log_); }, {options_.out, "--out"});
+  expect_error<InputError>([&] { prepare(options_, log_); }, {options_.out, "--out", "name a folder"});
   options_.out = "/proc/minipipe";
-  expect_error<RunError>([&] { prepare(options_, log_); }, {"/proc/minipipe"});
+  expect_error<InputError>([&] { prepare(options_, log_); }, {"/proc/minipipe"});
   options_.out = "/proc";  // a folder that is there and takes no files
   expect_error<RunError>([&] { prepare(options_, log_); }, {"/proc/train.h5", "check that the folder is writable"});
 }

@@ -189,6 +189,23 @@ def test_transport():
     assert Path("earlier/summary.json").read_bytes() == before
 
 
+def test_values_that_are_none():
+    """An empty value is what a script's unset variable leaves; zero and less are no counts."""
+    for arguments in (("eval", "deck.toml", "--checkpoint", ""), ("simulate", "deck.toml", "--export", ""), ("bench", "deck.toml", "--json", ""),
+                      ("check", "deck.toml", "--profile", ""), ("tune", "deck.toml", "--out", ""), ("train", "")):
+        support.assert_contains(support.run(1, *arguments, status=2).output, "its value is empty; give one, or leave it out")
+    for option, value in (("--stages", 0), ("--stages", -1), ("--updates", 0), ("--updates", -5)):
+        support.assert_contains(support.run(1, "simulate", "deck.toml", option, value, status=2).output, option, "not in range")
+
+
+def test_emulated_stop():
+    """There is no checkpoint to go on from."""
+    told = support.train(1, "emulated", {"emulate.enabled": True, "run.time_limit": 1e-3, "run.steps": 200}, status=75).output
+    support.assert_contains(told, "an emulated run has no checkpoints, so it would begin anew")
+    assert "run.resume" not in told, told
+
+
 if __name__ == "__main__":
     deck = [test_deck, test_all_at_once, test_command_line, test_stages, test_combinations, test_absurd_numbers]
-    support.main([*deck, test_names_of_other_things, test_seeds_of_commands, test_tokens, test_checkpoints, test_model_too_large, test_output, test_transport])
+    support.main([*deck, test_names_of_other_things, test_seeds_of_commands, test_tokens, test_checkpoints, test_model_too_large, test_output, test_transport,
+                  test_values_that_are_none, test_emulated_stop])

@@ -108,6 +108,36 @@ def test_flux_without_a_time_limit():
     assert support.summary("endless")["done"] is True
 
 
+def test_more_updates():
+    """A run that was done goes on where more updates are asked for."""
+    programs = write_programs("flux", flux=FLUX)
+    for steps, told in ((2, "launcher flux"), (2, "more: done already"), (4, "2 updates done")):
+        output = script("flux/train.sh", "deck.toml", f"run.steps={steps}", "output.directory=more", programs=programs, FAKE_TIME_LEFT="600")
+        support.assert_contains(output, told)
+        assert support.summary("more")["steps"] == steps
+
+
+def test_keys_of_the_user():
+    """A key that the script would give, too."""
+    programs = write_programs("flux", flux=FLUX)
+    told = script("flux/train.sh", "deck.toml", "run.steps=2", "output.directory=own", "run.time_limit=50", "output.progress=none", programs=programs,
+                  FAKE_TIME_LEFT="600")
+    assert " step 1/2 " not in told, told
+    told = script("flux/train.sh", "deck.toml", "output.directory=own2", "run.resume=own", status=1, programs=programs, FAKE_TIME_LEFT="600")
+    support.assert_contains(told, "error: run.resume: batch jobs go on from the newest checkpoint", "leave it out")
+
+
+def test_without_home():
+    programs = write_programs("flux", flux=FLUX)
+    home = os.environ.pop("HOME", None)
+    try:
+        script("flux/train.sh", "deck.toml", "run.steps=2", "output.directory=homeless", programs=programs, FAKE_TIME_LEFT="600")
+    finally:
+        if home is not None:
+            os.environ["HOME"] = home
+    assert support.summary("homeless")["done"] is True
+
+
 def test_pbs():
     programs = write_programs("pbs", qsub=QSUB, qstat=QSTAT)
     Path("nodes").write_text("node\nnode\n")
@@ -162,5 +192,5 @@ def test_ranks_that_mpi_does_not_see():
 
 
 if __name__ == "__main__":
-    support.main([test_syntax, test_flux, test_flux_without_a_time_limit, test_pbs, test_wrong_settings, test_modules_are_logged,
+    support.main([test_syntax, test_flux, test_flux_without_a_time_limit, test_more_updates, test_keys_of_the_user, test_without_home, test_pbs, test_wrong_settings, test_modules_are_logged,
                   test_ranks_that_mpi_does_not_see])

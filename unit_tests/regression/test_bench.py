@@ -16,7 +16,9 @@ from portability import harmonic_mean  # noqa: E402  (its folder is named just a
 
 def bench(name):
     if not Path(f"{name}.json").exists():
-        support.run(1, "bench", "deck.toml", "--repeat", "3", "--json", f"{name}.json", "--out", f"{name}.h5")
+        output = support.run(1, "bench", "deck.toml", "--repeat", "3", "--json", f"{name}.json", "--out", f"{name}.h5").output
+        support.assert_contains(output, "gemm_fraction")
+        assert "{" not in output, "what goes into the file is printed, too"
     return json.loads(Path(f"{name}.json").read_text())
 
 

@@ -73,6 +73,14 @@ def test_no_space():
     failed = resume(2, status=3, env=device.leave(16384))
     support.assert_contains(failed.output, device.no_room, "device/out/")
 
+    # Nor for that of a run that starts anew: the results that it has moved away go back.
+    if device.mounted:
+        before = {file: file.read_bytes() for file in Path("device/out").rglob("*.*5")}
+        failed = support.run(2, "train", "deck.toml", *support.overrides(DECK), status=3, env=device.leave(16384))
+        support.assert_contains(failed.output, device.no_room, "device/out/")
+        assert {file: file.read_bytes() for file in Path("device/out").rglob("*.*5")} == before
+        assert not list(Path("device/out").glob("previous.*"))
+
     device.leave(64 * MEBIBYTE)
     resume(2)
     support.assert_same_trace("whole", "device/out")

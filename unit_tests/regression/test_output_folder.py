@@ -114,7 +114,54 @@ def test_unreadable_checkpoints():
     support.assert_contains(fresh.output, "the run starts from the beginning")
 
 
+def test_going_back():
+    """After a resume from an earlier checkpoint, the later ones are neither kept as the newest nor resumed from."""
+    changes = {"run.steps": 8, "checkpoint.interval": 2, "checkpoint.keep": 2, "run.time_limit": 1e-3}
+    support.train(1, "back", {**changes, "checkpoint.keep": 4, "run.time_limit": 0})
+    whole = support.read_trace("back")
+    earlier = "back/checkpoints/step_00000002.h5"
+    stopped = support.train(1, "back", {**changes, "checkpoint.interval": 8, "run.resume": earlier}, status=75)
+    support.assert_contains(stopped.output, "results of updates after 2 were moved to back/previous.1", "2 updates done")
+    done = int(support.read_trace("back")["step"][-1])
+    assert 2 < done < 8
+    assert [file.name for file in support.checkpoints("back")] == ["step_00000002.h5", f"step_{done:08d}.h5"]
+    assert not support.summary("back")["done"]
+    assert [file.name for file in support.checkpoints("back/previous.1")] == [f"step_{step:08d}.h5" for step in (4, 6, 8)]
+    assert support.summary("back/previous.1")["done"]
+    assert all(whole[name].tobytes() == values.tobytes() for name, values in support.read_trace("back/previous.1").items())
+    resumed = support.train(1, "back", {**changes, "run.time_limit": 0, "run.resume": "latest"})
+    support.assert_contains(resumed.output, f"{done} updates done")
+    assert "were moved" not in resumed.output
+    assert all(whole[name].tobytes() == values.tobytes() for name, values in support.read_trace("back").items())
+    # A damaged newest checkpoint must not count as one of those that are kept.
+    newest = support.checkpoint("back", 8)
+    newest.write_bytes(newest.read_bytes()[:100])
+    resumed = support.train(1, "back", {**changes, "run.time_limit": 0, "checkpoint.keep": 1, "run.resume": "latest", "run.steps": 9})
+    support.assert_contains(resumed.output, "skipped", "6 updates done", "were moved to back/previous.2")
+    assert [file.name for file in support.checkpoints("back")] == ["step_00000009.h5"]
+
+
+def test_nothing_to_go_on_from():
+    """Without checkpoints "latest" starts anew, and what the folder has is no less a result."""
+    support.train(1, "bare", GOOD)
+    for file in support.checkpoints("bare"):
+        file.unlink()
+    before = contents("bare")
+    fresh = support.train(1, "bare", {**GOOD, "run.resume": "latest", "run.steps": 3})
+    support.assert_contains(fresh.output, "the run starts from the beginning", "moved to bare/previous.1")
+    assert contents("bare/previous.1") == before
+
+
 if __name__ == "__main__":
     support.main(
-        [test_second_run, test_same_instant, test_killed, test_failed_start, test_own_trace_replayed, test_unreadable_checkpoints]
+        [
+            test_second_run,
+            test_same_instant,
+            test_killed,
+            test_failed_start,
+            test_own_trace_replayed,
+            test_unreadable_checkpoints,
+            test_going_back,
+            test_nothing_to_go_on_from,
+        ]
     )

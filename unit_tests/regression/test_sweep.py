@@ -175,6 +175,25 @@ def test_stopping():
     support.assert_same_trace("unbroken/case_0", "broken/case_0")
 
 
+def test_one_sweep_per_folder():
+    """A second sweep into the same folder would overwrite the logs of the first, and start its cases again."""
+    deck = write_two("shared.toml")
+    environment = {**os.environ, "MINIPIPE": support.MINIPIPE, "MINIPIPE_RANKS": "1"}
+    log = Path("shared/case_0.log")
+    with subprocess.Popen([support.SOURCE / "jobs/sweep.sh", deck, "shared"], env=environment, text=True, start_new_session=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as sweep:
+        support.wait_until(lambda: log.exists() and " step " in log.read_text())
+        inode = log.stat().st_ino
+        told = sweep_sh(deck, "shared", status=1)
+        support.assert_contains(told, "error: shared: another script is writing there (sweep.sh, host ", f"pid {sweep.pid}", "name another folder")
+        support.assert_contains(sweep_sh(deck, "shared", "--report", status=1), "2 cases: 0 finished")
+        assert log.stat().st_ino == inode, "the first sweep's log is gone"
+        sweep.send_signal(signal.SIGTERM)
+        sweep.communicate(timeout=100)
+        assert sweep.returncode == 75
+    sweep_sh(deck, "shared", "run.steps=2", status=0)
+
+
 def test_stopped_by_the_deck():
     """A time limit of the deck is no failure."""
     deck = write_two("limited.toml", **{"run.time_limit": 0.05})
@@ -261,4 +280,4 @@ def test_a_stopped_case_goes_on():
 
 if __name__ == "__main__":
     support.main([test_count_and_list, test_outputs_say_the_case, test_a_case_is_the_run_with_overrides, test_bad_input,
-                  test_all_cases_here, test_replicas, test_shares_of_ddp, test_a_stopped_case_goes_on, test_stopping, test_stopped_by_the_deck, test_the_same_values_twice])
+                  test_all_cases_here, test_replicas, test_shares_of_ddp, test_a_stopped_case_goes_on, test_stopping, test_one_sweep_per_folder, test_stopped_by_the_deck, test_the_same_values_twice])

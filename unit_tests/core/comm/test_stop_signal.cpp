@@ -31,6 +31,21 @@ TEST(StopSignal, a_new_object_starts_clean_and_the_old_handlers_come_back) {
   EXPECT_EQ(before.sa_handler, after.sa_handler);
 }
 
+TEST(StopSignal, a_lost_terminal_stops_unless_nohup_says_otherwise) {
+  {
+    const StopSignal stop;
+    std::raise(SIGHUP);
+    EXPECT_EQ(stop.received(), SIGHUP);
+  }
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    const StopSignal stop;
+    std::raise(SIGHUP);
+    EXPECT_EQ(stop.received(), 0);
+  }
+  EXPECT_EQ(std::signal(SIGHUP, SIG_DFL), SIG_IGN);
+}
+
 TEST(StopSignal, the_second_of_a_kind_is_survived_and_the_third_is_not) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

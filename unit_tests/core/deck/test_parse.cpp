@@ -48,6 +48,18 @@ TEST(ReadDeck, KnowsWhereValuesCameFrom) {
   EXPECT_EQ(deck.origins.count("run.grace"), 0U);
 }
 
+TEST(ReadDeck, OverridesThatNoDeckCouldHoldAreRefused) {
+  const auto error = [](const std::string& text) {
+    return error_of([&] { read_deck("", "d.toml", {"output.directory=" + text}); });
+  };
+  for (const char* text : {"a\xff", "\xe9", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"}) {
+    EXPECT_THAT(error(text), HasSubstr("is not UTF-8; write it in UTF-8")) << text;
+  }
+  for (const char* text : {"r\u00e9sum\u00e9", "\u20ac", "\U0001f600", "\U0010ffff", "\ud7ff", "\u0800"}) {
+    EXPECT_EQ(read_deck("", "d.toml", {std::string("output.directory=") + text}).output.directory, text);
+  }
+}
+
 TEST(ReadDeck, DottedKeysAreBlocks) { EXPECT_EQ(read_deck("train.sequence = 7\n", "d.toml").train.sequence, 7); }
 
 TEST(ReadDeck, UnknownKey) {

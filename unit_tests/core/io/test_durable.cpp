@@ -55,7 +55,7 @@ TEST_F(Durable, CopyKeepsEveryByte) {
 TEST_F(OutputFolderTest, NewFolderHasCheckpoints) {
   const auto lock = take_output_folder(folder_ / "a" / "b");
   EXPECT_TRUE(std::filesystem::is_directory(folder_ / "a" / "b" / "checkpoints"));
-  EXPECT_FALSE(clear_output_folder(folder_ / "a" / "b").has_value());
+  EXPECT_FALSE(move_earlier_results(folder_ / "a" / "b").moved_to().has_value());
   EXPECT_EQ(OutputFolder{folder_ / "a" / "b"}.trace(), folder_ / "a" / "b" / "trace.h5");
 }
 
@@ -66,16 +66,68 @@ TEST_F(OutputFolderTest, EarlierResultsAreMovedAside) {
   write_all(folder_ / "checkpoints" / "step_00000001.h5", "c");
   const auto lock = take_output_folder(folder_);
   EXPECT_EQ(read_all(folder_ / "trace.h5"), "one") << "to take the folder moves nothing";
-  ASSERT_EQ(clear_output_folder(folder_), folder_ / "previous.1");
+  ASSERT_EQ(move_earlier_results(folder_).moved_to(), folder_ / "previous.1");
   EXPECT_EQ(read_all(folder_ / "previous.1" / "trace.h5"), "one");
   EXPECT_EQ(read_all(folder_ / "previous.1" / "checkpoints" / "step_00000001.h5"), "c");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "trace.h5"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_ / "checkpoints"));
   EXPECT_EQ(read_all(folder_ / "notes.txt"), "mine");
   write_all(folder_ / "summary.json", "two");
-  EXPECT_EQ(clear_output_folder(folder_), folder_ / "previous.2");
-  EXPECT_FALSE(clear_output_folder(folder_).has_value());  // nothing there now
+  EXPECT_EQ(move_earlier_results(folder_).moved_to(), folder_ / "previous.2");
+  EXPECT_FALSE(move_earlier_results(folder_).moved_to().has_value());  // nothing there now
   EXPECT_TRUE(std::filesystem::exists(folder_ / ".lock")) << "the lock does not go with the results";
+}
+
+TEST_F(OutputFolderTest, MovedResultsGoBackWhereTheStartFails) {
+  write_all(folder_ / "trace.h5", "one");
+  std::filesystem::create_directory(folder_ / "checkpoints");
+  write_all(folder_ / "checkpoints" / "step_00000001.h5", "c");
+  std::filesystem::create_directory(folder_ / "previous.1");
+  MovedResults moved = move_earlier_results(folder_);
+  ASSERT_EQ(moved.moved_to(), folder_ / "previous.2");
+  EXPECT_EQ(moved.put_back(), "");
+  EXPECT_EQ(read_all(folder_ / "trace.h5"), "one");
+  EXPECT_EQ(read_all(folder_ / "checkpoints" / "step_00000001.h5"), "c");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "previous.2"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "previous.1"));
+  EXPECT_FALSE(moved.moved_to().has_value());
+}
+
+TEST_F(OutputFolderTest, ResultsThatCannotGoBackAreNamed) {
+  write_all(folder_ / "trace.h5", "one");
+  MovedResults moved = move_earlier_results(folder_);
+  std::filesystem::create_directories(folder_ / "trace.h5" / "in the way");
+  EXPECT_THAT(moved.put_back(), HasSubstr("are in " + (folder_ / "previous.1" / "trace.h5").string()));
+  EXPECT_EQ(read_all(folder_ / "previous.1" / "trace.h5"), "one");
+}
+
+TEST_F(OutputFolderTest, AMoveIsDoneAsAWholeOrNotAtAll) {
+  std::filesystem::create_directory(folder_ / "checkpoints");
+  write_all(folder_ / "summary.json", "one");
+  // No folder can be moved into itself.
+  const std::string text = error_text<InputError>([&] { MovedResults(folder_, {folder_ / "summary.json", folder_}); });
+  EXPECT_THAT(text, HasSubstr("output.directory = "));
+  EXPECT_EQ(read_all(folder_ / "summary.json"), "one");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "previous.1"));
+}
+
+TEST_F(OutputFolderTest, ARunThatGoesBackMovesWhatComesAfter) {
+  std::filesystem::create_directory(folder_ / "checkpoints");
+  for (const char* file : {"trace.h5", "summary.json", "checkpoints/step_00000002.h5", "checkpoints/step_00000004.h5"}) {
+    write_all(folder_ / file, file);
+  }
+  EXPECT_FALSE(move_results_beyond(folder_, 4).moved_to().has_value());
+  MovedResults moved = move_results_beyond(folder_, 2);
+  ASSERT_EQ(moved.moved_to(), folder_ / "previous.1");
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "checkpoints" / "step_00000002.h5"));
+  for (const char* file : {"summary.json", "checkpoints/step_00000004.h5"}) {
+    EXPECT_EQ(read_all(folder_ / "previous.1" / file), file);
+    EXPECT_FALSE(std::filesystem::exists(folder_ / file)) << file;
+  }
+  for (const char* file : {"trace.h5", "previous.1/trace.h5"}) EXPECT_EQ(read_all(folder_ / file), "trace.h5");
+  EXPECT_EQ(moved.put_back(), "");
+  EXPECT_EQ(read_all(folder_ / "checkpoints" / "step_00000004.h5"), "checkpoints/step_00000004.h5");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "previous.1"));
 }
 
 TEST_F(OutputFolderTest, OnlyOneRunHasIt) {

@@ -31,8 +31,9 @@ TEST(RunHeader, SaysWhatIsTrainedWhereAndOfWhatSize) {
   EXPECT_EQ(parameters, 16720);
   EXPECT_THAT(text,
               HasSubstr("1f1b: gpt2, 0.01672 million parameters; 4 ranks = 2 replicas x 2 ranks with 2 stages, layers ["));
-  EXPECT_THAT(text, HasSubstr("; 96 tokens an update; 3.0 MiB on the fullest rank; results in runs/mine\n"));
+  EXPECT_THAT(text, HasSubstr("; 96 tokens an update; 3.00 MiB on the fullest rank; results in runs/mine\n"));
   EXPECT_THAT(text, Not(HasSubstr("note")));
+  EXPECT_THAT(run_header(deck, place_of_run(deck, 0, 4), std::int64_t{3} << 29), HasSubstr("; 1.50 GiB on the fullest rank"));
 }
 
 TEST(RunHeader, NotesASchedulesNameThatTheGridMakesVoid) {
