@@ -1,7 +1,7 @@
 #pragma once
 
-// The vector registers of the host that code is compiled for. (With nvcc's own vector types and crashes in mind, code of packs
-// and lanes uses the intrinsics of an instruction set only where the compiler is not nvcc.)
+// The vector registers of the host that code is compiled for: what a pack (packs.hpp) and lanes (lanes.hpp) fill. Bits of sums
+// depend on it, as they do on the products of the libraries: kinds of processors differ in the last digits.
 namespace minipipe::core {
 
 #if defined(__AVX512F__)
