@@ -1,5 +1,7 @@
 #include "core/kernels/cross_entropy.hpp"
 
+#include <vector>
+
 #include "core/kernels/pack_exponentials.hpp"
 #include "core/kernels/shape.hpp"
 
@@ -7,11 +9,24 @@ namespace minipipe::core {
 
 namespace {
 
-// exp(x - largest) stays in the place of x, unless that would round it: then it is formed again.
+// exp(x - largest) stays in the place of x, unless that would round it: then a device forms it again.
 template <class T>
 inline constexpr bool exact_in_place = std::is_same_v<T, Compute<T>>;
 
 // ---- host: a row in packs -------------------------------------------------------------------------------------------------
+
+// Where the exponentials of a row of the gradient lie between its passes: in the place of x, or in a row of the thread's own,
+// which stays for the next row: that takes less time than to form them again.
+template <class T>
+Compute<T>* place_of_terms(T* x, std::int64_t columns) {
+  if constexpr (exact_in_place<T>) {
+    return x;
+  } else {
+    thread_local std::vector<Compute<T>> row;
+    if (static_cast<std::int64_t>(row.size()) < columns) row.resize(static_cast<std::size_t>(columns));
+    return row.data();
+  }
+}
 
 // The largest of `before` and what lies between two places, by lane.
 template <class T>
@@ -72,6 +87,7 @@ Compute<T> host_gradient(T* x, std::int64_t columns, std::int32_t target, Comput
   // The target's entry p - 1 would cancel when the model is sure; it is minus the sum of the others.
   const V zero = {};
   V sum = zero;
+  C* const terms = place_of_terms(x, columns);
   each_few_packs<C, packs_at_once>(0, columns, [&](const auto& lanes, std::int64_t c, auto count) {
     V values[count.value];
     each_of<count.value>([&](int k) {
@@ -82,7 +98,7 @@ Compute<T> host_gradient(T* x, std::int64_t columns, std::int32_t target, Comput
     exponentials(values);
     each_of<count.value>([&](int k) {
       const std::int64_t first = c + k * pack_size<C>;
-      if constexpr (exact_in_place<T>) lanes.store(x + first, values[k]);
+      lanes.store(terms + first, values[k]);
       if (target - first < pack_size<C> && target >= first) values[k][target - first] = 0;
       sum += lanes.or_else(values[k], zero);
     });
@@ -91,13 +107,10 @@ Compute<T> host_gradient(T* x, std::int64_t columns, std::int32_t target, Comput
   const C total = others + exponential(-below);
   const C factor = scale / total;
   each_few_packs<C, packs_at_once>(0, columns, [&](const auto& lanes, std::int64_t c, auto count) {
-    V values[count.value];
-    each_of<count.value>([&](int k) { values[k] = lanes.load(x + c + k * pack_size<C>); });
-    if constexpr (!exact_in_place<T>) {
-      each_of<count.value>([&](int k) { values[k] -= largest; });
-      exponentials(values);
-    }
-    each_of<count.value>([&](int k) { lanes.store(x + c + k * pack_size<C>, values[k] * factor); });
+    each_of<count.value>([&](int k) {
+      const std::int64_t first = c + k * pack_size<C>;
+      lanes.store(x + first, lanes.load(terms + first) * factor);
+    });
   });
   x[target] = -others * factor;
   return logarithm(total) + below;

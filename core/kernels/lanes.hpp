@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/kernels/unroll.hpp"
+#include "core/kernels/vector_registers.hpp"
 #include "core/types/bf16.hpp"
 
 #if defined(__AVX512F__) && !defined(__CUDACC__)
@@ -17,22 +18,12 @@
 
 // Floats that fill a vector register of the host, for inner loops that must keep their sums in registers. Written with the
 // vector types of GCC and Clang; only what these have no operator for is written per instruction set, and as a loop elsewhere.
-// Their functions have a namespace of their own: with AVX-512 a pack of packs.hpp is the same type, and its functions of the
-// same names are others.
+// Their functions have a namespace of their own: a pack of packs.hpp is the same type, and its functions of the same names are
+// others.
 namespace minipipe::core::lane_vectors {
 
-#if defined(__AVX512F__)
-inline constexpr int lane_count = 16;
-#elif defined(__AVX__)
-inline constexpr int lane_count = 8;
-#else
-inline constexpr int lane_count = 4;
-#endif
-#if defined(__AVX512F__) || defined(__aarch64__)
-inline constexpr int lane_registers = 32;
-#else
-inline constexpr int lane_registers = 16;
-#endif
+inline constexpr int lane_count = vector_bytes / sizeof(float);
+inline constexpr int lane_registers = vector_registers;
 
 using Lanes = float __attribute__((vector_size(lane_count * sizeof(float))));
 using LaneBits = std::uint32_t __attribute__((vector_size(lane_count * sizeof(float))));

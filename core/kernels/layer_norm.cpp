@@ -146,6 +146,8 @@ struct ParameterTerm {
 
   template <class Lanes>
   void operator()(const Lanes& lanes, std::int64_t row, std::int64_t c, Pack<Compute<T>> (&sums)[2]) const {
+    prefetch_near(dy + (row + rows_ahead) * columns + c);
+    prefetch_near(x + (row + rows_ahead) * columns + c);
     const auto gradient = lanes.load(dy + row * columns + c);
     const auto normal = (lanes.load(x + row * columns + c) - mean[row]) * rstd[row];
     sums[0] = multiply_add(gradient, normal, sums[0]);

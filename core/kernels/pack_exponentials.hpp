@@ -7,12 +7,8 @@ namespace minipipe::core {
 
 // Packs that an exponential takes at a time where there are many. The operations on one pack wait for each other, and
 // processors do not look far enough ahead to fill the gaps with the next pack: so each operation is done for all packs before
-// the next one. That takes 32 registers; where there are fewer, a pack is several vectors anyway.
-#if defined(MINIPIPE_PACKS_AVX512)
+// the next one. (With 16 registers, some constants stay in memory, and it still is faster than fewer packs.)
 inline constexpr int packs_at_once = 4;
-#else
-inline constexpr int packs_at_once = 1;
-#endif
 
 // x[k] becomes e^x[k] for x[k] <= 86, clamped to -86.6 from below. In contrast to power_of_two, the argument is reduced with
 // more digits than a float has, so that the relative error stays below 2e-7 for all x. Not a number stays not a number.

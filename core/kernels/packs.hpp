@@ -1,44 +1,46 @@
 #pragma once
 
 #include <cstring>
+#include <utility>
 
 #include "core/kernels/loops.hpp"
 #include "core/kernels/math.hpp"
 #include "core/kernels/unroll.hpp"
+#include "core/kernels/vector_registers.hpp"
 
 #if defined(__FMA__) && !defined(__CUDACC__) && !defined(__HIPCC__)
 #include <immintrin.h>
 #if defined(__AVX512F__)
 #define MINIPIPE_PACKS_AVX512
-#else
-#define MINIPIPE_PACKS_FMA
+#elif defined(__AVX2__)
+#define MINIPIPE_PACKS_AVX2
 #endif
 #endif
-// Elementwise kernels on vectors of a fixed length, for arithmetic that compilers do not turn into good vector code by
+// Elementwise kernels on vectors as long as a register, for arithmetic that compilers do not turn into good vector code by
 // themselves: clamps that keep what is not a number, reciprocals, whole functions. A body is a template over `Lanes`, which
 // says what is loaded and stored at a place: a pack on the host, a part of one at the end of an array, one element on a device.
 namespace minipipe::core {
 
-// Elements of a pack: on every machine the same, so that sums are formed in the same order.
+// Elements of a pack, which fills a vector register: compilers keep longer ones in memory.
 template <class C>
-inline constexpr int pack_size = 64 / sizeof(C);
+inline constexpr int pack_size = vector_bytes / sizeof(C);
 
 template <class C>
 struct PackTypes;
 template <>
 struct PackTypes<float> {
-  typedef float Values __attribute__((vector_size(64)));
-  typedef std::int32_t Integers __attribute__((vector_size(64)));
-  typedef std::uint32_t Bits __attribute__((vector_size(64)));
+  typedef float Values __attribute__((vector_size(vector_bytes)));
+  typedef std::int32_t Integers __attribute__((vector_size(vector_bytes)));
+  typedef std::uint32_t Bits __attribute__((vector_size(vector_bytes)));
 };
 template <>
 struct PackTypes<double> {
-  typedef double Values __attribute__((vector_size(64)));
-  typedef std::int64_t Integers __attribute__((vector_size(64)));
+  typedef double Values __attribute__((vector_size(vector_bytes)));
+  typedef std::int64_t Integers __attribute__((vector_size(vector_bytes)));
 };
 template <class C>
 using Pack = typename PackTypes<C>::Values;
-typedef std::uint16_t Halves __attribute__((vector_size(32)));
+typedef std::uint16_t Halves __attribute__((vector_size(vector_bytes / 2)));
 
 #if defined(MINIPIPE_PACKS_AVX512)
 // g++ 12 takes the forms without a mask to use values that are not set.
@@ -50,14 +52,8 @@ inline constexpr __mmask16 whole_mask = 0xffff;
 inline Pack<float> multiply_add(Pack<float> a, Pack<float> b, Pack<float> c) {
 #if defined(MINIPIPE_PACKS_AVX512)
   return (Pack<float>)_mm512_maskz_fmadd_ps(whole_mask, (__m512)a, (__m512)b, (__m512)c);
-#elif defined(MINIPIPE_PACKS_FMA)
-  __m256 x[2], y[2], z[2];
-  std::memcpy(x, &a, sizeof a);
-  std::memcpy(y, &b, sizeof b);
-  std::memcpy(z, &c, sizeof c);
-  for (int half = 0; half < 2; ++half) z[half] = _mm256_fmadd_ps(x[half], y[half], z[half]);
-  std::memcpy(&c, z, sizeof c);
-  return c;
+#elif defined(MINIPIPE_PACKS_AVX2)
+  return (Pack<float>)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 #else
   for (int l = 0; l < pack_size<float>; ++l) c[l] = multiply_add(a[l], b[l], c[l]);
   return c;
@@ -74,6 +70,8 @@ KOKKOS_INLINE_FUNCTION float at_most(float bound, float x) { return bound < x ? 
 inline Pack<float> at_least(Pack<float> bound, Pack<float> x) {
 #if defined(MINIPIPE_PACKS_AVX512)
   return (Pack<float>)_mm512_maskz_max_ps(whole_mask, (__m512)bound, (__m512)x);
+#elif defined(MINIPIPE_PACKS_AVX2)
+  return (Pack<float>)_mm256_max_ps((__m256)bound, (__m256)x);
 #else
   return bound > x ? bound : x;
 #endif
@@ -81,6 +79,8 @@ inline Pack<float> at_least(Pack<float> bound, Pack<float> x) {
 inline Pack<float> at_most(Pack<float> bound, Pack<float> x) {
 #if defined(MINIPIPE_PACKS_AVX512)
   return (Pack<float>)_mm512_maskz_min_ps(whole_mask, (__m512)bound, (__m512)x);
+#elif defined(MINIPIPE_PACKS_AVX2)
+  return (Pack<float>)_mm256_min_ps((__m256)bound, (__m256)x);
 #else
   return bound < x ? bound : x;
 #endif
@@ -90,6 +90,8 @@ inline Pack<double> at_least(Pack<double> bound, Pack<double> x) { return bound 
 inline Pack<float> square_root(Pack<float> x) {
 #if defined(MINIPIPE_PACKS_AVX512)
   return (Pack<float>)_mm512_maskz_sqrt_ps(whole_mask, (__m512)x);
+#elif defined(MINIPIPE_PACKS_AVX2)
+  return (Pack<float>)_mm256_sqrt_ps((__m256)x);
 #else
   float lanes[pack_size<float>];
   std::memcpy(lanes, &x, sizeof x);
@@ -159,21 +161,26 @@ inline auto largest_lane(V x) {
   for (int l = 1; l < static_cast<int>(sizeof x / sizeof x[0]); ++l) result = result < x[l] ? x[l] : result;
   return result;
 }
+// Lane l of the result is lane l ^ Distance of x.
+template <int Distance, int... L>
+inline Pack<float> exchanged(Pack<float> x, std::integer_sequence<int, L...>) {
+  return __builtin_shuffle(x, PackTypes<float>::Integers{(L ^ Distance)...});
+}
+// combine(a, b) of lanes `Distance`, Distance / 2 .. 1 apart.
+template <int Distance, class Combine>
+inline Pack<float> folded(Pack<float> x, const Combine& combine) {
+  x = combine(x, exchanged<Distance>(x, std::make_integer_sequence<int, pack_size<float>>()));
+  if constexpr (Distance > 1) {
+    return folded<Distance / 2>(x, combine);
+  } else {
+    return x;
+  }
+}
 inline float largest_lane(Pack<float> x) {
-  using Places = PackTypes<float>::Integers;
-  x = at_least(x, __builtin_shuffle(x, Places{8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7}));
-  x = at_least(x, __builtin_shuffle(x, Places{4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11}));
-  x = at_least(x, __builtin_shuffle(x, Places{2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13}));
-  x = at_least(x, __builtin_shuffle(x, Places{1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14}));
-  return x[0];
+  return folded<pack_size<float> / 2>(x, [](Pack<float> a, Pack<float> b) { return at_least(a, b); })[0];
 }
 inline float sum_of_lanes(Pack<float> x) {
-  using Places = PackTypes<float>::Integers;
-  x += __builtin_shuffle(x, Places{8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7});
-  x += __builtin_shuffle(x, Places{4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11});
-  x += __builtin_shuffle(x, Places{2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13});
-  x += __builtin_shuffle(x, Places{1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14});
-  return x[0];
+  return folded<pack_size<float> / 2>(x, [](Pack<float> a, Pack<float> b) { return a + b; })[0];
 }
 inline double sum_of_lanes(Pack<double> x) {
   for (int half = pack_size<double> / 2; half > 0; half /= 2) {
@@ -193,6 +200,8 @@ inline Pack<C> load_pack(const C* place) {
 inline Pack<float> widened(Halves x) {
 #if defined(MINIPIPE_PACKS_AVX512)
   return (Pack<float>)((PackTypes<float>::Bits)_mm512_maskz_cvtepu16_epi32(whole_mask, (__m256i)x) << 16);
+#elif defined(MINIPIPE_PACKS_AVX2)
+  return (Pack<float>)((PackTypes<float>::Bits)_mm256_cvtepu16_epi32((__m128i)x) << 16);
 #else
   return (Pack<float>)(__builtin_convertvector(x, PackTypes<float>::Bits) << 16);
 #endif
@@ -217,8 +226,13 @@ inline Halves round_pack(Pack<float> x) {
   const Bits wide = (Bits)x;
   const Bits nearest = (wide + 0x7fffU + (wide >> 16 & 1U)) >> 16;
   const Bits quiet = wide >> 16 | 0x40U;
+#if defined(MINIPIPE_PACKS_AVX2)
+  const auto stored = (__m256i)(x != x ? quiet : nearest);
+  return (Halves)_mm_packus_epi32(_mm256_castsi256_si128(stored), _mm256_extracti128_si256(stored, 1));
+#else
   const Bits stored = (wide & 0x7fffffffU) > 0x7f800000U ? quiet : nearest;
   return __builtin_convertvector(stored, Halves);
+#endif
 }
 inline void store_pack(bf16* place, Pack<float> x) {
   const Halves stored = round_pack(x);
@@ -262,21 +276,53 @@ struct WholePack {
   }
 };
 
+// The first `count` lanes of a pack, fewer than all; those beyond are not read or written, and loaded as zero.
+template <class T>
+inline Pack<Compute<T>> load_part(const T* place, int count) {
+  T buffer[pack_size<Compute<T>>] = {};
+  for (int l = 0; l < count; ++l) buffer[l] = place[l];
+  return load_pack(buffer);
+}
+template <class T>
+inline void store_part(T* place, int count, Pack<Compute<T>> x) {
+  T buffer[pack_size<Compute<T>>];
+  store_pack(buffer, x);
+  for (int l = 0; l < count; ++l) place[l] = buffer[l];
+}
+#if defined(MINIPIPE_PACKS_AVX512)
+inline unsigned part_mask(int count) { return (1U << count) - 1; }
+inline Pack<float> load_part(const float* place, int count) {
+  return (Pack<float>)_mm512_maskz_loadu_ps(static_cast<__mmask16>(part_mask(count)), place);
+}
+inline void store_part(float* place, int count, Pack<float> x) {
+  _mm512_mask_storeu_ps(place, static_cast<__mmask16>(part_mask(count)), (__m512)x);
+}
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+inline Pack<float> load_part(const bf16* place, int count) {
+  return widened((Halves)_mm256_maskz_loadu_epi16(static_cast<__mmask16>(part_mask(count)), place));
+}
+inline void store_part(bf16* place, int count, Pack<float> x) {
+  _mm256_mask_storeu_epi16(place, static_cast<__mmask16>(part_mask(count)), (__m256i)round_pack(x));
+}
+#endif
+#elif defined(MINIPIPE_PACKS_AVX2)
+// The sign of a lane says whether it counts.
+inline __m256i part_mask(int count) { return (__m256i)((PackTypes<float>::Integers{0, 1, 2, 3, 4, 5, 6, 7} - count)); }
+inline Pack<float> load_part(const float* place, int count) { return (Pack<float>)_mm256_maskload_ps(place, part_mask(count)); }
+inline void store_part(float* place, int count, Pack<float> x) { _mm256_maskstore_ps(place, part_mask(count), (__m256)x); }
+#endif
+
 // The first `count` lanes; the others are zero and stay in registers.
 struct PartOfPack {
   int count;
 
   template <class T>
   Pack<Compute<T>> load(const T* place) const {
-    T buffer[pack_size<Compute<T>>] = {};
-    for (int l = 0; l < count; ++l) buffer[l] = place[l];
-    return load_pack(buffer);
+    return load_part(place, count);
   }
   template <class T>
   void store(T* place, Pack<Compute<T>> x) const {
-    T buffer[pack_size<Compute<T>>];
-    store_pack(buffer, x);
-    for (int l = 0; l < count; ++l) place[l] = buffer[l];
+    store_part(place, count, x);
   }
   template <class C>
   Pack<C> all(C value) const {
@@ -287,6 +333,15 @@ struct PartOfPack {
   V or_else(V x, V other) const {
     for (int l = count; l < static_cast<int>(sizeof x / sizeof x[0]); ++l) x[l] = other[l];
     return x;
+  }
+  Pack<float> or_else(Pack<float> x, Pack<float> other) const {
+#if defined(MINIPIPE_PACKS_AVX512)
+    return (Pack<float>)_mm512_mask_blend_ps(static_cast<__mmask16>(part_mask(count)), (__m512)other, (__m512)x);
+#elif defined(MINIPIPE_PACKS_AVX2)
+    return (Pack<float>)_mm256_blendv_ps((__m256)other, (__m256)x, (__m256)part_mask(count));
+#else
+    return or_else<Pack<float>>(x, other);
+#endif
   }
 };
 
@@ -397,13 +452,13 @@ void for_row_groups(const std::string& label, const ExecutionSpace& space, std::
   });
 }
 
-// The same with as many rows as fill it: short rows are more at a time.
+// The same with as many rows as fill it: short rows are more at a time, with a sum each in half the registers.
 inline constexpr std::int64_t short_row = 256;
 template <class Body>
 void for_row_groups(const std::string& label, const ExecutionSpace& space, std::int64_t rows, std::int64_t columns,
                     const Body& body) {
   if (columns <= short_row) {
-    for_row_groups<16>(label, space, rows, body);
+    for_row_groups<vector_registers / 2>(label, space, rows, body);
   } else {
     for_row_groups<4>(label, space, rows, body);
   }
@@ -453,8 +508,13 @@ inline void add_row_sums(const Lanes& lanes, std::int64_t rows, std::int64_t col
 template <class C, int Sums, class Term>
 inline void add_group_sums(std::int64_t rows, std::int64_t first, std::int64_t width, const Term& term,
                            C* const (&targets)[Sums]) {
+  // As many packs side by side as fill half the registers with sums.
+  constexpr int fitting = vector_registers / 2 / Sums, whole = column_group / pack_size<C>,
+                packs = fitting < whole ? fitting : whole;
   if (width == column_group) {
-    add_row_sums<C, Sums, column_group / pack_size<C>>(WholePack{}, rows, first, term, targets);
+    for (int p = 0; p < whole; p += packs) {
+      add_row_sums<C, Sums, packs>(WholePack{}, rows, first + p * pack_size<C>, term, targets);
+    }
   } else {
     each_pack<C>(first, first + width,
                  [&](const auto& lanes, std::int64_t c) { add_row_sums<C, Sums, 1>(lanes, rows, c, term, targets); });

@@ -61,30 +61,39 @@ KOKKOS_INLINE_FUNCTION void step(const Coefficients<T>& k, T decay, V gradient, 
 
 // ---- host: all of a block in one loop, so that its streams go through memory side by side ---------------------------------
 
-// Sums of squares in as many lanes as row_sum() has.
+// Sums of squares in as many lanes as row_sum() has, and added up as there.
 template <class C>
 struct HostSquares {
-  typedef float Half __attribute__((vector_size(32)));
-  static_assert(2 * pack_size<double> == sum_lanes);
-  Pack<double> lower = {}, upper = {};
+  typedef float Half __attribute__((vector_size(vector_bytes / 2)));
+  static constexpr int parts = sum_lanes / pack_size<C>;  // packs that make one element of each lane
+  Pack<double> lower[parts] = {}, upper[parts] = {};
 
-  void add(Pack<C> x) {
+  void add(Pack<C> x, int part) {
     // One by one: nvcc loses the type of arrays of such vectors.
     Half first, second;
     std::memcpy(&first, &x, sizeof first);
     std::memcpy(&second, reinterpret_cast<const char*>(&x) + sizeof first, sizeof second);
     const Pack<double> a = __builtin_convertvector(first, Pack<double>), b = __builtin_convertvector(second, Pack<double>);
-    lower += a * a;
-    upper += b * b;
+    lower[part] += a * a;
+    upper[part] += b * b;
   }
-  double sum() const { return sum_of_lanes(lower + upper); }
+  double sum() {
+    for (int half = parts / 2; half > 0; half /= 2) {
+      for (int part = 0; part < half; ++part) {
+        lower[part] += lower[part + half];
+        upper[part] += upper[part + half];
+      }
+    }
+    return sum_of_lanes(lower[0] + upper[0]);
+  }
 };
 
 template <bool Nesterov>
 double host_block(const Coefficients<float>& k, const Range<float>& range, std::int64_t first, std::int64_t end) {
   const Range<float> r = range;
-  HostSquares<float> squares;
-  each_pack<float>(first, end, [&](const auto& lanes, std::int64_t i) {
+  using Squares = HostSquares<float>;
+  Squares squares;
+  each_pack_in_parts<float, Squares::parts>(first, end, [&](const auto& lanes, std::int64_t i, int part) {
     const Pack<float> g = lanes.load(r.gradients + i);
     Pack<float> p = lanes.load(r.parameters + i), m = lanes.load(r.first_moment + i), v = lanes.load(r.second_moment + i);
     step<Nesterov>(k, r.decay, g, p, m, v);
@@ -92,7 +101,7 @@ double host_block(const Coefficients<float>& k, const Range<float>& range, std::
     lanes.store(r.second_moment + i, v);
     lanes.store(r.parameters + i, p);
     if (r.copy != nullptr) lanes.store(r.copy + i, p);
-    squares.add(g);
+    squares.add(g, part);
   });
   return squares.sum();
 }

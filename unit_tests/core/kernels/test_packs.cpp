@@ -7,6 +7,15 @@
 
 namespace minipipe::core::testing {
 
+constexpr int lanes_of_pack = pack_size<float>;
+
+// x in lane 1, -1 in the others.
+Pack<float> among_others(float x) {
+  Pack<float> pack = Pack<float>{} - 1.0f;
+  pack[1] = x;
+  return pack;
+}
+
 TEST(Packs, PowerOfTwoIsWithinItsErrorAndKeepsItsLimits) {
   for (float x = -124.9f; x < 125; x += 0.0371f) {
     const Pack<float> powers = power_of_two(Pack<float>{} + x);
@@ -15,34 +24,40 @@ TEST(Packs, PowerOfTwoIsWithinItsErrorAndKeepsItsLimits) {
     ASSERT_NEAR(power_of_two(x) / exact, 1.0, 2e-7) << x;
   }
   const float infinity = std::numeric_limits<float>::infinity();
-  const Pack<float> x = {0, -200, 200, -infinity, infinity, std::nanf(""), -std::nanf(""), lowest_value<float>, 1, -1};
-  const Pack<float> powers = power_of_two(x);
-  EXPECT_EQ(powers[0], 1.0f);
-  for (const int l : {1, 3, 7}) EXPECT_EQ(powers[l], std::ldexp(1.0f, -125)) << l;
-  for (const int l : {2, 4}) EXPECT_EQ(powers[l], std::ldexp(1.0f, 125)) << l;
-  for (const int l : {5, 6}) EXPECT_TRUE(std::isnan(powers[l])) << l;
+  const float smallest = std::ldexp(1.0f, -125), largest = std::ldexp(1.0f, 125);
+  for (const auto& [x, power] : {std::pair{0.0f, 1.0f},
+                                 {-200.0f, smallest},
+                                 {200.0f, largest},
+                                 {-infinity, smallest},
+                                 {infinity, largest},
+                                 {lowest_value<float>, smallest},
+                                 {1.0f, 2.0f},
+                                 {-1.0f, 0.5f}}) {
+    EXPECT_EQ(power_of_two(among_others(x))[1], power) << x;
+  }
+  for (const float x : {std::nanf(""), -std::nanf("")}) EXPECT_TRUE(std::isnan(power_of_two(among_others(x))[1])) << x;
 }
 
 // 1 at 0, the smallest power for all that is far below, not a number of none.
 template <class Function>
 void expect_clamped_from_below(const Function& exponential_of) {
-  const Pack<float> x = {0, -100, -std::numeric_limits<float>::infinity(), lowest_value<float>, std::nanf("")};
-  const Pack<float> powers = exponential_of(x);
-  EXPECT_EQ(powers[0], 1.0f);
-  for (const int l : {1, 2, 3}) EXPECT_NEAR(powers[l], 2.45e-38, 1e-39) << l;
-  EXPECT_TRUE(std::isnan(powers[4]));
+  EXPECT_EQ(exponential_of(among_others(0))[1], 1.0f);
+  for (const float x : {-100.0f, -std::numeric_limits<float>::infinity(), lowest_value<float>}) {
+    EXPECT_NEAR(exponential_of(among_others(x))[1], 2.45e-38, 1e-39) << x;
+  }
+  EXPECT_TRUE(std::isnan(exponential_of(among_others(std::nanf("")))[1]));
 }
 
 TEST(Packs, ExponentialIsWithinItsErrorAndClampedFromBelow) {
   for (float x = -86.5f; x < 86; x += 0.0237f) {
-    ASSERT_NEAR(exponential(Pack<float>{} + x)[5] / std::exp(static_cast<double>(x)), 1.0, 2e-7) << x;
+    ASSERT_NEAR(exponential(Pack<float>{} + x)[lanes_of_pack - 1] / std::exp(static_cast<double>(x)), 1.0, 2e-7) << x;
   }
   expect_clamped_from_below([](Pack<float> x) { return exponential(x); });
 }
 
 TEST(Packs, TermsOfASumOfExponentialsAreWithinTheirError) {
   for (float x = -86.5f; x <= 0; x += 0.0237f) {
-    const double error = exponential_term(Pack<float>{} + x)[7] / std::exp(static_cast<double>(x)) - 1;
+    const double error = exponential_term(Pack<float>{} + x)[lanes_of_pack - 1] / std::exp(static_cast<double>(x)) - 1;
     ASSERT_LT(std::abs(error), 2e-7 - 2e-8 * x) << x;
   }
   expect_clamped_from_below([](Pack<float> x) { return exponential_term(x); });
@@ -51,13 +66,13 @@ TEST(Packs, TermsOfASumOfExponentialsAreWithinTheirError) {
 TEST(Packs, ExponentialsOfSeveralPacksAreThoseOfOne) {
   Pack<float> whole[4], terms[4];
   for (int k = 0; k < 4; ++k) {
-    for (int l = 0; l < 16; ++l) whole[k][l] = terms[k][l] = -0.37f * static_cast<float>(16 * k + l);
+    for (int l = 0; l < lanes_of_pack; ++l) whole[k][l] = terms[k][l] = -0.37f * static_cast<float>(lanes_of_pack * k + l);
   }
   exponentials(whole);
   exponential_terms(terms);
   for (int k = 0; k < 4; ++k) {
-    for (int l = 0; l < 16; ++l) {
-      const Pack<float> x = Pack<float>{} - 0.37f * static_cast<float>(16 * k + l);
+    for (int l = 0; l < lanes_of_pack; ++l) {
+      const Pack<float> x = Pack<float>{} - 0.37f * static_cast<float>(lanes_of_pack * k + l);
       EXPECT_EQ(whole[k][l], exponential(x)[l]) << k << " " << l;
       EXPECT_EQ(terms[k][l], exponential_term(x)[l]) << k << " " << l;
     }
@@ -71,24 +86,38 @@ TEST(Packs, PartsCoverEveryElementOnce) {
     for (int i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = static_cast<float>(i + 1);
     Pack<float> sums[4] = {};
     each_pack_in_parts<float, 4>(0, count, [&](const auto& lanes, std::int64_t i, int part) {
-      EXPECT_EQ(part, i / 16 % 4) << count;
+      EXPECT_EQ(part, i / lanes_of_pack % 4) << count;
       sums[part] += lanes.load(values.data() + i);
     });
     EXPECT_EQ(sum_of_lanes(sums[0] + sums[1] + sums[2] + sums[3]), static_cast<float>(count * (count + 1) / 2)) << count;
   }
 }
 
-TEST(Packs, LanesAreReducedAndPartsLeaveOthersAlone) {
+// Every lane counts once, wherever the largest one is.
+TEST(Packs, LanesAreReduced) {
   Pack<float> x = {};
-  for (int l = 0; l < 16; ++l) x[l] = static_cast<float>(l * 7 % 16);
-  EXPECT_EQ(sum_of_lanes(x), 120.0f);
-  EXPECT_EQ(largest_lane(x), 15.0f);
-  std::vector<bf16> values(16, bf16(3.0f));
-  PartOfPack{5}.store(values.data(), Pack<float>{} + 1.0f);
-  for (int l = 0; l < 16; ++l) EXPECT_EQ(static_cast<float>(values[static_cast<std::size_t>(l)]), l < 5 ? 1.0f : 3.0f) << l;
-  const Pack<float> part = PartOfPack{3}.or_else(PartOfPack{3}.load(values.data()), Pack<float>{} - 2.0f);
-  EXPECT_EQ(part[2], 1.0f);
-  EXPECT_EQ(part[3], -2.0f);
+  Pack<double> y = {};
+  for (int l = 0; l < lanes_of_pack; ++l) x[l] = std::ldexp(1.0f, l);
+  for (int l = 0; l < pack_size<double>; ++l) y[l] = std::ldexp(1.0, l);
+  EXPECT_EQ(sum_of_lanes(x), std::ldexp(1.0f, lanes_of_pack) - 1);
+  EXPECT_EQ(sum_of_lanes(y), std::ldexp(1.0, pack_size<double>) - 1);
+  EXPECT_EQ(largest_lane(y), std::ldexp(1.0, pack_size<double> - 1));
+  for (int largest = 0; largest < lanes_of_pack; ++largest) {
+    for (int l = 0; l < lanes_of_pack; ++l) x[l] = static_cast<float>((l - largest + lanes_of_pack - 1) % lanes_of_pack) - 40;
+    EXPECT_EQ(largest_lane(x), static_cast<float>(lanes_of_pack - 41)) << largest;
+  }
+}
+
+TEST(Packs, PartsLeaveOthersAlone) {
+  for (int count = 1; count < lanes_of_pack; ++count) {
+    std::vector<bf16> values(static_cast<std::size_t>(lanes_of_pack), bf16(3.0f));
+    PartOfPack{count}.store(values.data(), Pack<float>{} + 1.0f);
+    const Pack<float> part = PartOfPack{count}.or_else(PartOfPack{count}.load(values.data()), Pack<float>{} - 2.0f);
+    for (int l = 0; l < lanes_of_pack; ++l) {
+      EXPECT_EQ(static_cast<float>(values[static_cast<std::size_t>(l)]), l < count ? 1.0f : 3.0f) << count << " " << l;
+      EXPECT_EQ(part[l], l < count ? 1.0f : -2.0f) << count << " " << l;
+    }
+  }
 }
 
 // Numbers of all sizes, ties, subnormal numbers and what is not a number, alone and beside each other.
@@ -102,14 +131,14 @@ TEST(Packs, RoundedToBf16AsOneElementIs) {
       numbers.push_back(x);
     }
   }
-  numbers.resize(numbers.size() / 16 * 16);
-  for (std::size_t i = 0; i < numbers.size(); i += 16) {
+  numbers.resize(numbers.size() / lanes_of_pack * lanes_of_pack);
+  for (std::size_t i = 0; i < numbers.size(); i += lanes_of_pack) {
     const Pack<float> x = load_pack(numbers.data() + i);
     const Halves rounded = round_pack(x);
-    bf16 stored[16];
+    bf16 stored[lanes_of_pack];
     store_pack(stored, x);
     const Pack<float> read = load_pack(stored);
-    for (int l = 0; l < 16; ++l) {
+    for (int l = 0; l < lanes_of_pack; ++l) {
       const bf16 one(numbers[i + static_cast<std::size_t>(l)]);
       ASSERT_EQ(rounded[l], one.bits) << i << " " << l;
       ASSERT_EQ(stored[l].bits, one.bits) << i << " " << l;
