@@ -144,12 +144,14 @@ int main(int argc, char** argv) {
   if (!parsed.done) {
     // Without Kokkos, whose warnings would mix with what scripts read.
     const bool computes = !parsed.command.cases && !parsed.command.print_deck;
-    if (computes) {
-      set_defaults_of_kokkos(parsed.command.verb, rank == 0);
-      set_defaults_of_cuda(parsed.command);
-      Kokkos::initialize(argc, argv);
-    }
+    bool started = false;
     try {
+      if (computes) {
+        set_defaults_of_kokkos(parsed.command.verb, rank == 0);
+        set_defaults_of_cuda(parsed.command);
+        Kokkos::initialize(argc, argv);  // throws where a build for GPUs finds none
+        started = true;
+      }
       minipipe::app::check_launcher(ranks);
       status = run(parsed.command, rank == 0, watchdog);
     } catch (const std::exception& error) {
@@ -164,7 +166,7 @@ int main(int argc, char** argv) {
         if (ranks > 1) minipipe::core::abort_job(status);
       }
     }
-    if (computes) status = status_with_kokkos_ended(status);
+    if (started) status = status_with_kokkos_ended(status);
   }
   status = status_with_output(status, ranks > 1, rank);
   MPI_Finalize();
