@@ -27,7 +27,8 @@ cd "$root"
 card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -1) || true
 [ -n "$card" ] || die "no GPU: nvidia-smi finds none here"
 cards=$(nvidia-smi -L | grep -c '^GPU ')
-arch=${MINIPIPE_CUDA_ARCH:-$(card_arch)}
+arch=$(card_arch)  # whatever is in the environment: a setup.env may be of another machine
+arch=${arch:-${MINIPIPE_CUDA_ARCH:-}}
 mkdir -p "$out"
 rm -rf "${out:?}"/runs "$out"/bench-*.json "$out"/gpu*.log
 say "$cards x $card${arch:+, $arch}"
@@ -45,6 +46,7 @@ for preset in release cuda; do
 done
 [ -f data/sample/train.h5 ] || jobs/prepare-sample.sh
 
+reason() { grep -a '^minipipe: ' "$1" | tail -1 | grep . || tail -1 "$1"; } # LOG
 train() { # NAME PRESET RANKS OVERRIDES... ; without schedule.name in a flush schedule, whose losses no grid changes
   local name=$1 preset=$2 ranks=$3
   shift 3
@@ -52,7 +54,7 @@ train() { # NAME PRESET RANKS OVERRIDES... ; without schedule.name in a flush sc
   say "$name"
   timeout -k 30 900 mpirun --oversubscribe --bind-to none -n "$ranks" "build/$preset/minipipe" train inputs/verify/verify.toml \
     "run.steps=$steps" checkpoint.interval=0 output.evaluation_interval=0 output.progress=none "output.directory=$out/runs/$name" "$@" \
-    > "$out/$name.log" 2>&1 < /dev/null || say "$name failed: $(tail -1 "$out/$name.log")"
+    > "$out/$name.log" 2>&1 < /dev/null || say "$name failed: $(reason "$out/$name.log")"
 }
 export OMP_NUM_THREADS=1 OMP_PROC_BIND=false
 train host release 1
@@ -78,6 +80,6 @@ for compute in bf16 fp32; do
   say "bench, $compute"
   timeout -k 30 1800 build/cuda/minipipe bench inputs/verify/gpt2_124m.toml "precision.compute=$compute" model.vocab=50304 \
     train.sequence=1024 train.microbatch_size=8 --repeat 15 --json "$out/bench-$compute.json" > "$out/bench-$compute.txt" 2> "$out/bench-$compute.log" ||
-    say "bench failed: $(tail -1 "$out/bench-$compute.log")"
+    say "bench failed: $(reason "$out/bench-$compute.log")"
 done
 /usr/bin/python3 jobs/table_gpu.py "$out" --card "$card"
