@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Is the program right on this machine's GPU, and how fast? A few minutes after the build:
-#   - losses of a small deck on the GPU beside those on the host; flush schedules in four stages of one process give the bits of
-#     one stage; with two GPUs: two ranks over MPI, over MPI with device memory (--device-mpi), over NCCL, all the same bits;
-#     so do two replicas over NCCL (ddp, zero1, fsdp) and over MPI. With one GPU these are left out: NCCL refuses two ranks on it;
+#   - losses of small models on the GPU beside those on the host, in training and in evaluations: GPT-2 in fp32 and bf16, LLaMA,
+#     a hybrid, Muon with dropout, recomputation and clipping, PACI;
+#   - what must be the same bits: four stages in one process, a resumed run, two ranks as stages and as replicas (ddp, zero1,
+#     fsdp) over MPI (with one GPU they share it); with two GPUs also over NCCL, and over MPI with device memory (--device-mpi);
 #   - GPT-2 124M in bf16 and fp32: tokens per second and the share of the card's own matrix rate (minipipe bench).
 # Ends with a table and OUT/table.json, which names the card.
 #   jobs/gpu-check.sh [--out DIR] [--steps N] [--device-mpi]
@@ -22,6 +23,7 @@ while [ $# -gt 0 ]; do
     *) die "unknown argument '$1'; see --help" ;;
   esac
 done
+[[ $steps =~ ^[0-9]+$ && $steps -ge 4 && $((steps % 2)) = 0 ]] || die "--steps $steps: give an even number, 4 or more"
 
 cd "$root"
 card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -1) || true
@@ -53,27 +55,36 @@ train() { # NAME PRESET RANKS OVERRIDES... ; without schedule.name in a flush sc
   [[ " $* " = *" schedule.name="* ]] || set -- schedule.name=1f1b "$@"
   say "$name"
   timeout -k 30 900 mpirun --oversubscribe --bind-to none -n "$ranks" "build/$preset/minipipe" train inputs/verify/verify.toml \
-    "run.steps=$steps" checkpoint.interval=0 output.evaluation_interval=0 output.progress=none "output.directory=$out/runs/$name" "$@" \
-    > "$out/$name.log" 2>&1 < /dev/null || say "$name failed: $(reason "$out/$name.log")"
+    "run.steps=$steps" "checkpoint.interval=$((steps / 2))" "output.evaluation_interval=$((steps / 2))" output.progress=none \
+    "output.directory=$out/runs/$name" "$@" > "$out/$name.log" 2>&1 < /dev/null || say "$name failed: $(reason "$out/$name.log")"
+}
+both() { # SUFFIX OVERRIDES...
+  local suffix=$1
+  shift
+  train "host$suffix" release 1 "$@"
+  train "gpu$suffix" cuda 1 "$@"
 }
 export OMP_NUM_THREADS=1 OMP_PROC_BIND=false
-train host release 1
-train gpu cuda 1
-train host-bf16 release 1 precision.compute=bf16
-train gpu-bf16 cuda 1 precision.compute=bf16
+both ""
+both -bf16 precision.compute=bf16
+both -llama model.family=llama
+both -hybrid model.family=hybrid "model.pattern=M-M*M#*#" model.experts=4 model.state_size=16 model.state_head_size=16
+both -muon train.optimizer=muon model.dropout=0.1 train.recompute=block train.clip=global
+both -paci parallel.stages=4 schedule.name=paci schedule.order=fixed
 train gpu-stages cuda 1 parallel.stages=4
-train gpu-paci cuda 1 parallel.stages=4 schedule.name=paci schedule.order=fixed
-train host-paci release 1 parallel.stages=4 schedule.name=paci schedule.order=fixed
+train gpu-resume cuda 1 "run.resume=$(printf '%s/runs/gpu/checkpoints/step_%08d.h5' "$out" $((steps / 2)))"
+train gpu-mpi cuda 2
+train gpu-replicas cuda 2 parallel.data=2
+train gpu-zero1-mpi cuda 2 parallel.data=2 parallel.mode=zero1
+train gpu-fsdp-mpi cuda 2 parallel.data=2 parallel.mode=fsdp parallel.fsdp_reduce=window
 if [ "$cards" -ge 2 ]; then
-  train gpu-mpi cuda 2
   [ -z "$device_mpi" ] || train gpu-device-mpi cuda 2 parallel.staging=device
   train gpu-nccl cuda 2 parallel.transport=nccl
-  train gpu-replicas cuda 2 parallel.data=2
   train gpu-ddp-nccl cuda 2 parallel.data=2 parallel.transport=nccl
   train gpu-zero1-nccl cuda 2 parallel.data=2 parallel.mode=zero1 parallel.transport=nccl
   train gpu-fsdp-nccl cuda 2 parallel.data=2 parallel.mode=fsdp parallel.fsdp_reduce=window parallel.transport=nccl
 else
-  say "one GPU: messages between GPUs, of stages and of replicas, are not tried (NCCL refuses two ranks on one GPU)"
+  say "one GPU: messages from GPU to GPU are not tried (NCCL refuses two ranks on one)"
 fi
 # With the vocabulary rounded up to a multiple of 64, as is usual on GPUs: the rows of 50257 logits are not aligned.
 for compute in bf16 fp32; do
