@@ -26,9 +26,9 @@ done
 [[ $steps =~ ^[0-9]+$ && $steps -ge 4 && $((steps % 2)) = 0 ]] || die "--steps $steps: give an even number, 4 or more"
 
 cd "$root"
-card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -1) || true
-[ -n "$card" ] || die "no GPU: nvidia-smi finds none here"
-cards=$(nvidia-smi -L | grep -c '^GPU ')
+cards=$(nvidia-smi -L 2> /dev/null | grep -c '^GPU ') || true
+[ "$cards" -gt 0 ] || die "no GPU: nvidia-smi finds none here"
+card=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)
 arch=$(card_arch)  # whatever is in the environment: a setup.env may be of another machine
 arch=${arch:-${MINIPIPE_CUDA_ARCH:-}}
 mkdir -p "$out"
