@@ -93,6 +93,17 @@ void set_defaults_of_cuda(const Command& command) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", keep);
 }
 
+// Throws, too, where an error of the device has ended the run; that one has been told.
+int status_with_kokkos_ended(int status) {
+  try {
+    Kokkos::finalize();
+  } catch (const std::exception& error) {
+    if (status == 0) std::cerr << "minipipe: " << minipipe::core::error_text(error) << std::endl;
+    return status == 0 ? status_run : status;
+  }
+  return status;
+}
+
 // Why standard output did not get all that was printed; empty if it did. Of a failure before the last flush the reason is gone:
 // one more byte asks for it. A network file system may only tell when a file is closed, a duplicate too.
 std::string reason_of_lost_output() {
@@ -135,12 +146,14 @@ int main(int argc, char** argv) {
   if (!parsed.done) {
     // Without Kokkos, whose warnings would mix with what scripts read.
     const bool computes = !parsed.command.cases && !parsed.command.print_deck;
-    if (computes) {
-      set_defaults_of_kokkos(parsed.command.verb, rank == 0);
-      set_defaults_of_cuda(parsed.command);
-      Kokkos::initialize(argc, argv);
-    }
+    bool started = false;
     try {
+      if (computes) {
+        set_defaults_of_kokkos(parsed.command.verb, rank == 0);
+        set_defaults_of_cuda(parsed.command);
+        Kokkos::initialize(argc, argv);  // throws where a build for GPUs finds none
+        started = true;
+      }
       minipipe::app::check_launcher(ranks);
       minipipe::app::check_start_limit();
       status = run(parsed.command, rank == 0, watchdog);
@@ -156,7 +169,7 @@ int main(int argc, char** argv) {
         if (ranks > 1) minipipe::core::abort_job(status);
       }
     }
-    if (computes) Kokkos::finalize();
+    if (started) status = status_with_kokkos_ended(status);
   }
   status = status_with_output(status, ranks > 1, rank);
   MPI_Finalize();

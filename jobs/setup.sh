@@ -4,7 +4,7 @@
 #   jobs/setup.sh [--cuda] [--slurm] [--no-data]
 # --slurm adds a Slurm to test the batch scripts with; where it cannot be had, setting up goes on and that test is skipped.
 # Environment: MINIPIPE_CACHE (where dependencies built from source go), MINIPIPE_JOBS (parallel compile jobs),
-# MINIPIPE_CUDA_ARCH (default: that of the last time, else sm_80),
+# MINIPIPE_CUDA_ARCH (default: that of this machine's GPU, else that of the last time, else sm_80),
 # Kokkos_ROOT (an installed Kokkos and Kokkos Kernels to use instead of building them).
 set -euo pipefail
 . "$(dirname "$0")/lib/common.sh"
@@ -71,8 +71,9 @@ mkdir -p "$cache"
 # Two at a time would build into the same folders.
 exec 9> "$cache/setup.lock"
 flock -n 9 || { say "waiting for another jobs/setup.sh"; flock 9 || true; }
+MINIPIPE_CUDA_ARCH=${MINIPIPE_CUDA_ARCH:-$(card_arch)}
 # shellcheck disable=SC1091
-[ -n "${MINIPIPE_CUDA_ARCH:-}" ] || [ ! -f "$cache/setup.env" ] || MINIPIPE_CUDA_ARCH=$(. "$cache/setup.env" && printf %s "$MINIPIPE_CUDA_ARCH")
+[ -n "$MINIPIPE_CUDA_ARCH" ] || [ ! -f "$cache/setup.env" ] || MINIPIPE_CUDA_ARCH=$(. "$cache/setup.env" && printf %s "$MINIPIPE_CUDA_ARCH")
 if [ -n "${Kokkos_ROOT:-}" ] && [ "$cuda" = no ]; then
   say "using the Kokkos in Kokkos_ROOT=$Kokkos_ROOT"
   host=$Kokkos_ROOT

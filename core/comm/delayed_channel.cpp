@@ -14,8 +14,10 @@ void require_stampable(const MessageBuffers& buffers) {
   if (buffers.elements() < 2) {
     throw InputError("emulate.message_bytes is too small for emulate.link_latency_ms: at least 8 bytes are needed");
   }
-  if (buffers.staged()) {
-    throw RunError("messages in device memory cannot carry the stamps of an emulated link");
+  if (buffers.staged() || buffers.host().data() == nullptr) {
+    throw RunError(
+        "emulate.link_latency_ms: messages in device memory cannot carry the stamps of an emulated link; use a build for the "
+        "host (preset release)");
   }
 }
 

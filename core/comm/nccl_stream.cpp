@@ -10,7 +10,11 @@ namespace minipipe::core {
 
 NcclStream::NcclStream(std::string name, int events)
     : name_(std::move(name)), events_(static_cast<std::size_t>(events), nullptr) {
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  // Ahead of kernels that fill the GPU: a peer waits for what is enqueued here.
+  int least = 0;
+  int greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "cudaStreamCreateWithPriority");
   check(cudaEventCreateWithFlags(&followed_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   for (cudaEvent_t& event : events_) {
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");

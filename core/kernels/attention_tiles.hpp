@@ -64,6 +64,12 @@ KOKKOS_INLINE_FUNCTION void mask_row(const DropoutMask<T>& mask, const Attention
 }
 
 inline TeamPolicy attention_policy(const ExecutionSpace& space, std::int64_t teams, std::size_t scratch_bytes) {
+  constexpr std::size_t most = std::size_t{47} << 10;  // Kokkos takes what is left of the 48 KiB of a block
+  if (!on_host && scratch_bytes > most) {
+    throw InputError("model.width / model.heads is too large: the tiles of a head need " + std::to_string(scratch_bytes) +
+                     " bytes of shared memory, and a block of this device has " + std::to_string(most) +
+                     "; raise model.heads so that heads are at most 88 wide");
+  }
   TeamPolicy policy(space, static_cast<int>(teams), on_host ? 1 : device_team_size);
   policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(scratch_bytes)));
   return policy;

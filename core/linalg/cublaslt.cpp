@@ -16,6 +16,7 @@ namespace minipipe::core {
 namespace {
 
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what NVIDIA recommends for Hopper; less elsewhere is used
+constexpr std::uintptr_t workspace_alignment = 256;             // that of cudaMalloc; arrays of Kokkos begin 128 bytes behind
 
 void check_lt(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) {
@@ -37,10 +38,13 @@ class Library {
     return library;
   }
   cublasLtHandle_t handle() const { return handle_; }
-  void* workspace() const { return workspace_.data(); }
+  void* workspace() const {
+    const auto address = reinterpret_cast<std::uintptr_t>(workspace_.data());
+    return reinterpret_cast<void*>((address + workspace_alignment - 1) / workspace_alignment * workspace_alignment);
+  }
 
  private:
-  Library() : workspace_("minipipe::gemm::cublaslt_workspace", workspace_bytes) {
+  Library() : workspace_("minipipe::gemm::cublaslt_workspace", workspace_bytes + workspace_alignment) {
     check_lt(cublasLtCreate(&handle_), "cublasLtCreate");
     Kokkos::push_finalize_hook([this] {
       workspace_ = {};

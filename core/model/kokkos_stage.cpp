@@ -157,7 +157,7 @@ bool KokkosStage::weights_ready() {
 }
 
 void KokkosStage::complete_output() {
-  fence(implementation_->space, "before a message is sent, because the transport reads its memory");
+  fence(implementation_->space, "before a message is sent or the clock is read, because kernels may still run");
 }
 
 void KokkosStage::evaluate(std::int64_t microbatch, BatchSource& source, int input, int output,

@@ -62,7 +62,10 @@ class Probe {
       one_backward(backward++, samples);
     }
     next_ = end;
-    timed(samples.update, [&] { stage_.update(updates_++); });
+    timed(samples.update, [&] {
+      stage_.update(updates_++);
+      stage_.complete_output();
+    });
     stage_.take_losses();
     stage_.take_gradient_squares();
   }

@@ -130,14 +130,18 @@ void Pipeline::join_replicas(MPI_Comm replicas, const MakeStreams& make_streams)
 void Pipeline::make_buffers(LocalStage& stage, const Deck& deck) {
   const std::int64_t floats = message_floats(deck);
   const bool on_device = deck.parallel.transport == "nccl" || deck.parallel.staging == "device";
-  const auto staging = on_device ? MessageBuffers::Staging::never : MessageBuffers::Staging::when_needed;
+  const auto with = [&](int neighbour) {
+    return on_device || place_.has(neighbour) ? MessageBuffers::Staging::never : MessageBuffers::Staging::when_needed;
+  };
   if (stage.index > 0) {
     const int slots = edge_slots(deck, place_.stages(), stage.index - 1);
+    const auto staging = with(stage.index - 1);
     stage.activation_in = std::make_unique<MessageBuffers>("activation_in", slots, floats, staging);
     stage.gradient_out = std::make_unique<MessageBuffers>("gradient_out", slots, floats, staging);
   }
   if (stage.index + 1 < place_.stages()) {
     const int slots = edge_slots(deck, place_.stages(), stage.index);
+    const auto staging = with(stage.index + 1);
     stage.activation_out = std::make_unique<MessageBuffers>("activation_out", slots, floats, staging);
     stage.gradient_in = std::make_unique<MessageBuffers>("gradient_in", slots, floats, staging);
   }

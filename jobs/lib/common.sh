@@ -98,6 +98,13 @@ load_setup() {
   . "$cache/setup.env"
 }
 
+# The architecture of this machine's first GPU, such as sm_90; nothing where there is none. Code for another one does not run.
+card_arch() {
+  local capability
+  capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null | head -1) || true
+  [[ ! $capability =~ ^[0-9]+\.[0-9]+$ ]] || printf 'sm_%s' "${capability/./}"
+}
+
 configure_and_build() { # PRESET [TARGET...]
   local preset=$1
   shift

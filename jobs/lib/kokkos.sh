@@ -88,9 +88,12 @@ build_kokkos() { # VARIANT, prints the install prefix on the last line
   if [ "$variant" = cuda ]; then
     mkdir -p "$prefix/include"
     write_cuda_shim "$prefix/include/minipipe_cuda13_shim.hpp"
-    export NVCC_WRAPPER_DEFAULT_COMPILER=${CXX:-g++}
+    export NVCC_WRAPPER_DEFAULT_COMPILER=${CXX:-g++} MINIPIPE_CUDA_ARCH=${MINIPIPE_CUDA_ARCH:-sm_80}
+    # Kokkos 3.4 knows no architecture after sm_86, refuses to start on another than the one it was built for, and its compiler
+    # wrapper refuses two. Nothing but the compiler's option depends on the name.
+    sed -i 's/^CHECK_CUDA_ARCH(AMPERE80 .*/CHECK_CUDA_ARCH(AMPERE80 $ENV{MINIPIPE_CUDA_ARCH})/' "$source/kokkos/cmake/kokkos_arch.cmake"
     extra=(-DCMAKE_CXX_COMPILER="$source/kokkos/bin/nvcc_wrapper"
-      "-DCMAKE_CXX_FLAGS=-include $prefix/include/minipipe_cuda13_shim.hpp -arch=${MINIPIPE_CUDA_ARCH:-sm_80}")
+      "-DCMAKE_CXX_FLAGS=-include $prefix/include/minipipe_cuda13_shim.hpp -arch=$MINIPIPE_CUDA_ARCH")
   fi
   local options
   mapfile -t options < <(kokkos_options "$variant")

@@ -1,5 +1,6 @@
 # Example of a cluster with NVIDIA GPUs, one rank per GPU. Copy it, change the names, and submit with MINIPIPE_MACHINE=that file
-# and sbatch --gpus-per-task=1. The program is the CUDA build: jobs/setup.sh --cuda, then cmake --preset cuda.
+# and sbatch --gpus-per-task=1. The program is the CUDA build: jobs/setup.sh --cuda, on a node with the
+# GPU or with its MINIPIPE_CUDA_ARCH (sm_90 for H100), then cmake --preset cuda.
 # shellcheck shell=bash
 export MINIPIPE_MODULES="gcc/12 cuda/12.4 openmpi/4.1 hdf5/1.14-parallel"
 export MINIPIPE=${MINIPIPE:-$root/build/cuda/minipipe}

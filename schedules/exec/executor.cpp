@@ -150,7 +150,6 @@ class Executor::Implementation {
       case Kind::forward:
         if (!state_.input_ready) fail("the policy started a forward whose input is not there");
         stage_.forward(action.microbatch, slot, activation_in_.slot(), activation_out_.slot());
-        complete_messages(activation_in_, activation_out_);
         ++state_.forwards;
         break;
       case Kind::backward:
@@ -162,7 +161,6 @@ class Executor::Implementation {
         } else {
           stage_.backward_input(action.microbatch, slot, gradient_in_.slot(), gradient_out_.slot());
         }
-        complete_messages(gradient_in_, gradient_out_);
         ++state_.backwards;
         break;
       case Kind::backward_weight:
@@ -177,6 +175,8 @@ class Executor::Implementation {
       default:
         fail("the policy asked for " + std::string(letters(kind)) + ", which is not its to start");
     }
+    // Actions without messages, too: what still ran would be counted as the time of the next.
+    stage_.complete_output();
     if (policy_->keeps_activations()) peak_ = std::max(peak_, live());
     const double end = clock_();
     (kind == Kind::update ? seconds_.update : seconds_.compute) += end - start;
@@ -200,10 +200,6 @@ class Executor::Implementation {
       default:
         return state_.backwards;
     }
-  }
-
-  void complete_messages(const ReceiveRing& in, const SendRing& out) {
-    if (in.slot() >= 0 || out.slot() >= 0) stage_.complete_output();
   }
 
   static void move_messages(ReceiveRing& in, SendRing& out) {

@@ -30,8 +30,8 @@ class Stage {
   virtual bool gradients_ready(std::int64_t /*update*/) { return true; }
   virtual bool weights_ready() { return true; }
 
-  // Called after a forward or backward and before its messages move on: the output is then sent, and the input's slot is
-  // open for the next message. Everything written must be complete, and everything read must have been read.
+  // Called after every action and before its messages move on: the output is then sent, the input's slot is open for the next
+  // message, and the action's time ends. Everything written must be complete, and everything read must have been read.
   virtual void complete_output() {}
 };
 

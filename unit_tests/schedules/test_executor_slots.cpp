@@ -141,5 +141,15 @@ TEST_F(ExecutorSlots, FinishedOnlyWhenSendsHaveCompleted) {
   EXPECT_TRUE(executor.take_log().empty());
 }
 
+// Work that is only enqueued ends before the clock is read, in actions without messages, too.
+TEST_F(ExecutorSlots, EveryActionIsCompleted) {
+  start({{Kind::forward, 1, 0}, {Kind::backward_input, 1, 0}, {Kind::backward_weight, 1, 0}, {Kind::update, 1, 0}}, 1);
+  activation_in.full[0] = true;
+  gradient_in.full[0] = true;
+  settle();
+  EXPECT_EQ(stage.updates.size(), 1u);
+  EXPECT_EQ(stage.sends_at_completion.size(), 4u);
+}
+
 }  // namespace
 }  // namespace minipipe::schedules
