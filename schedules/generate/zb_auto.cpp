@@ -168,11 +168,14 @@ Plan zb_auto_update(int stages, std::int64_t m, std::int64_t limit, const PassCo
     best = std::move(plan);
   };
   // Hand-made orders first: among equals they have the simpler rule. H1 and H2 have limits N and 2N-1, which may be better than
-  // using all there is.
+  // using all there is. Each costs a simulation, so that of many between the two some are left out.
+  constexpr std::int64_t most_steps = 32;
+  const std::int64_t step = (stages + most_steps - 1) / most_steps;
   for (const std::int64_t used :
        std::set<std::int64_t>{limit, std::min<std::int64_t>(limit, stages), std::min<std::int64_t>(limit, 2 * stages - 1)}) {
-    for (std::int64_t extra = 0; extra < stages && (extra == 0 || stages + extra <= used); ++extra)
-      consider(hand_made(stages, m, used, extra));
+    const std::int64_t last = std::clamp<std::int64_t>(used - stages, 0, stages - 1);
+    for (std::int64_t extra = 0; extra < last; extra += step) consider(hand_made(stages, m, used, extra));
+    consider(hand_made(stages, m, used, last));
   }
   for (int setting = 0; setting < 8; ++setting) {
     consider(Greedy(stages, m, limit, costs, {(setting & 1) != 0, (setting & 2) != 0, (setting & 4) != 0}).run());
