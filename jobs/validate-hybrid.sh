@@ -61,7 +61,7 @@ for n in "$ranks" $emulated; do
   from_json uniform uniform "$folder/tune.txt" "$n"
   from_json tuned plan "$folder/tune.txt" "$folder/plan.csv"
   say "$case, $n ranks: 1f1b with equal numbers of layers, $steps updates"
-  run_case "$case" "$n" "$folder/uniform" "${mine[@]}" "${uniform[@]}" "parallel.stages=$n"
+  run_case "$case" "$n" "$folder/uniform" "${mine[@]}" "${uniform[@]}"
   say "$case, $n ranks: tuned plan, $steps updates"
   run_case "$case" "$n" "$folder/tuned" "${mine[@]}" "${tuned[@]}"
   case=emulated

@@ -6,6 +6,7 @@
 #include "core/model/flops.hpp"
 #include "core/model/replica_layout.hpp"
 #include "core/train/options.hpp"
+#include "core/train/planned_traffic.hpp"
 #include "core/train/preflight.hpp"
 #include "core/train/replica_options.hpp"
 #include "schedules/simulate/steady_step.hpp"
@@ -62,10 +63,24 @@ double shared_seconds(const LayerTimes& times, const LayerCounts& layers, Receiv
 
 }  // namespace
 
+std::vector<double> exchange_seconds(const Profile& profile, const Deck& deck, int stages) {
+  const LinkProfile& link = profile.link;
+  const int replicas = deck.parallel.data;
+  std::vector<double> seconds(static_cast<std::size_t>(stages), 0);
+  if (replicas == 1 || !(link.one_way > 0)) return seconds;
+  if (link.bytes_per_s > 0) seconds = planned_exchange(deck, stages);
+  for (double& stage : seconds) {
+    if (stage > 0) stage /= link.bytes_per_s;
+    stage += 2 * (replicas - 1) * link.latency;
+  }
+  return seconds;
+}
+
 schedules::Costs profiled_costs(const Profile& profile, const Deck& deck, int stages) {
   const RankProfile times = profile.mean();
   const auto placement = schedules::placement_for(schedule_options(deck, stages));
   const auto layers = stage_layers(deck, stages);
+  const auto exchange = exchange_seconds(profile, deck, stages);
   schedules::Costs costs;
   for (int stage = 0; stage < stages; ++stage) {
     const KokkosStageOptions options = stage_options(deck, layers, stage);
@@ -93,7 +108,7 @@ schedules::Costs profiled_costs(const Profile& profile, const Deck& deck, int st
     costs.forward.push_back(forward);
     costs.backward_input.push_back(input);
     costs.backward_weight.push_back(weight);
-    costs.update.push_back(shares.update * stage_seconds(times.update, mine, Receives::nothing) +
+    costs.update.push_back(exchange[stage] + shares.update * stage_seconds(times.update, mine, Receives::nothing) +
                            version_seconds(times, options) * static_cast<double>(profile.parameters(mine)));
   }
   costs.latency = profile.link.transfer();

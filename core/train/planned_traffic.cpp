@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <numeric>
 
 #include "core/model/fetch_order.hpp"
 #include "core/parallel/exchange_plans.hpp"
@@ -153,6 +154,22 @@ std::vector<PlannedTraffic> planned_traffic(const Deck& deck, int stages) {
   std::vector<PlannedTraffic> result;
   for (const Sent& sent : ranks) result.push_back(by_purpose(sent));
   return result;
+}
+
+std::vector<double> planned_exchange(const Deck& deck, int stages) {
+  std::vector<double> most(static_cast<std::size_t>(stages), 0);
+  if (deck.parallel.data == 1 || deck.emulate.enabled) return most;
+  const auto layers = stage_layers(deck, stages);
+  const auto gathers = gathers_per_update(deck, layers);
+  for (int replica = 0; replica < deck.parallel.data; ++replica) {
+    for (int stage = 0; stage < stages; ++stage) {
+      Sent sent;
+      add_exchange(sent, stage_options(deck, layers, stage, replica), deck.run.steps,
+                   gathers.empty() ? std::vector<double>() : gathers[stage]);
+      most[stage] = std::max(most[stage], std::accumulate(sent.replicas.begin(), sent.replicas.end(), 0.0));
+    }
+  }
+  return most;
 }
 
 double most_exchanged(const std::vector<PlannedTraffic>& ranks) {

@@ -18,4 +18,7 @@ std::vector<PlannedTraffic> planned_traffic(const Deck& deck, int stages);
 // Bytes per update that the rank that sends most sends to other replicas: all purposes but the pipeline's. 0 if there are none.
 double most_exchanged(const std::vector<PlannedTraffic>& ranks);
 
+// Bytes per update that each stage sends to other replicas, of the replica that sends most; by stage. Zeros with one replica.
+std::vector<double> planned_exchange(const Deck& deck, int stages);
+
 }  // namespace minipipe::core

@@ -60,7 +60,7 @@ def test_tune_says_what_it_needs():
 
 
 def test_next_steps_and_replicas():
-    """A profile ends with commands that use it; with replicas the predicted time is said to be without their exchange."""
+    """A profile ends with commands that use it; with replicas the predicted time has their exchange in it, where the profile knows of a link."""
     told = support.run(2, "profile", "deck.toml", "run.steps=3", "--out", "next.h5").output
     commands = [shlex.split(line, comments=True) for line in told.splitlines() if line.startswith("  minipipe ")]
     assert [words[1] for words in commands] == ["simulate", "tune"], told
@@ -68,9 +68,14 @@ def test_next_steps_and_replicas():
     support.assert_contains(simulated.output, "2 stages", "predicted from the profile")
     assert "exchange among" not in simulated.output and last_line(simulated)["exchange_bytes_per_update"] == 0, simulated.output
     assert len(last_line(support.run(1, *commands[1][1:], "--iterations", 20))["placement"]) == 2
-    for verb in ("simulate", "check"):
-        output = support.run(1, verb, *commands[0][2:], "parallel.data=3").output
-        support.assert_contains(output, "the exchange among 3 replicas (", "sent per update and rank at most) is not in this time")
+    support.run(1, "profile", "deck.toml", "run.steps=3", "--out", "no_link.h5")
+    for file, told in (("next.h5", "counts as part of the update, "), ("no_link.h5", "is not in this time: the profile was measured on one rank")):
+        arguments = [word.replace("next.h5", file) for word in commands[0][2:]]
+        for verb in ("simulate", "check"):
+            output = support.run(1, verb, *arguments, "parallel.data=3").output
+            support.assert_contains(output, "the exchange among 3 replicas (", "sent per update and rank at most) " + told)
+        simulated = support.run(1, "simulate", *arguments, "parallel.data=3")
+        assert (last_line(simulated)["exchange_ms"] > 0) == (file == "next.h5"), simulated.output
 
 
 def test_validation_sets_predictions_beside_runs():

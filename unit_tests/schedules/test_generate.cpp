@@ -203,5 +203,19 @@ TEST(Placement, MakersAndReadingOff) {
   EXPECT_THROW(placement_of(plan, 4), InputError);
 }
 
+// Of many stages not every order between H1 and H2 is tried, but the two are.
+TEST(ZeroBubble, SearchedIsNoWorseThanHandMadeForManyStages) {
+  constexpr int kMany = 40;
+  const auto makespan = [](const std::string& name) {
+    ScheduleOptions schedule;
+    schedule.name = name;
+    schedule.stages = kMany;
+    schedule.window = 90;
+    schedule.memory_limit = 2 * kMany - 1;
+    return simulate(schedule, Costs::equal(kMany, 1, 1, 1), schedule.window).makespan;
+  };
+  EXPECT_LE(makespan("zb-auto"), std::min(makespan("zb-h1"), makespan("zb-h2")));
+}
+
 }  // namespace
 }  // namespace minipipe::schedules

@@ -2,6 +2,7 @@
 
 #include "core/profile/use_profile.hpp"
 #include "core/train/options.hpp"
+#include "core/train/planned_traffic.hpp"
 #include "core/train/preflight.hpp"
 #include "unit_tests/core/profile/example.hpp"
 
@@ -115,6 +116,27 @@ TEST(UseProfile, OlderWeightsCostTimeAtAnUpdate) {
   const double base = profiled_costs(profile, plain, 2).update[0];
   EXPECT_NEAR(profiled_costs(profile, buffered, 2).update[0] - base, 1200 * 1e-9, 1e-15);
   EXPECT_NEAR(profiled_costs(profile, corrected, 2).update[0] - base, 1200 * 2e-9, 1e-15);
+}
+
+TEST(UseProfile, ReplicasExchangeAtTheUpdate) {
+  Deck deck = deck_of("1f1b", 2, 4);
+  deck.run.steps = 10;
+  Profile profile = example_profile(deck);
+  profile.link.bytes_per_s = 1e8;
+  profile.link.latency = 3e-6;
+  const auto alone = profiled_costs(profile, deck, 2);
+  deck.parallel.data = 3;
+  const auto together = profiled_costs(profile, deck, 2);
+  const auto traffic = planned_traffic(deck, 2);
+  for (std::size_t stage = 0; stage < 2; ++stage) {
+    const double bytes = most_exchanged({traffic[stage], traffic[stage + 2], traffic[stage + 4]});
+    EXPECT_GT(bytes, 0);
+    EXPECT_NEAR(together.update[stage] - alone.update[stage], bytes / 1e8 + 4 * 3e-6, 1e-12);
+    EXPECT_EQ(together.forward[stage], alone.forward[stage]);
+  }
+  EXPECT_GT(predict_steady(deck, 2, together).step_time, predict_steady(deck, 2, alone).step_time);
+  profile.link = {};
+  EXPECT_EQ(exchange_seconds(profile, deck, 2), (std::vector<double>{0, 0}));
 }
 
 TEST(UseProfile, StagesOfOneRankCopy) {
