@@ -143,15 +143,35 @@ ordered_json by_device(const schedules::Placement& placement) {
   return rows;
 }
 
+// When a search ends: by a signal or, at a limit above 0, by the clock.
+class SearchTime {
+ public:
+  // An iteration budget alone must give the same plan on any machine: no clock then unless one was asked for.
+  explicit SearchTime(const TuneCommand& tune) : limit_(tune.time > 0 ? tune.time : tune.iterations > 0 ? 0 : 10) {}
+
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  bool interrupted() const { return interrupt_.received() != 0; }
+  bool over(double share = 1) const { return interrupted() || (limit_ > 0 && seconds() >= share * limit_); }
+
+ private:
+  core::StopSignal interrupt_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  double limit_;
+};
+
 int tune_paci(const Subject& subject, const Command& command) {
   const TuneCommand& tune = command.tune;
+  const SearchTime time(tune);
   schedules::AsynchronousRequest request;
   request.profile = subject.milliseconds;
   request.devices = subject.devices;
   request.update = subject.update_ms;
   request.most_gap = tune.gap;
   if (subject.has_deck) request.options = core::schedule_options(subject.deck, subject.devices);
+  request.evaluations = tune.iterations;
+  request.stop = [&] { return time.over(); };
   const auto result = schedules::tune_asynchronous(request);
+  if (time.over()) std::cout << (time.interrupted() ? "interrupted" : "out of time") << ": the best partitions so far\n";
   std::printf("%8s %16s %10s %8s %10s  %s\n", "window", "ms/microbatch", "of bound", "gap max", "gap mean", "partition");
   ordered_json rows = ordered_json::array();
   for (const auto& plan : result.windows) {
@@ -194,9 +214,7 @@ double makespan_without_cap(schedules::TuneRequest request, const schedules::Tun
 
 int tune_flush(const Subject& subject, const Command& command) {
   const TuneCommand& tune = command.tune;
-  const core::StopSignal interrupt;
-  const auto begin = std::chrono::steady_clock::now();
-  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+  const SearchTime time(tune);
   schedules::TuneRequest request;
   request.profile = schedules::in_ticks(subject.milliseconds);
   request.devices = subject.devices;
@@ -205,21 +223,19 @@ int tune_flush(const Subject& subject, const Command& command) {
   request.seed = tune.seed;
   request.evaluations = tune.iterations;
   request.most_stages = tune.stages;
-  // An iteration budget alone must give the same plan on any machine: no clock then unless one was asked for.
-  const double limit = tune.time > 0 ? tune.time : tune.iterations > 0 ? 0 : 10;
   const bool capped = tune.cap > 0;
-  double until = capped ? (1 - kShareWithoutCap) * limit : limit;
-  request.stop = [&] { return interrupt.received() != 0 || (limit > 0 && seconds() >= until); };
+  double share = capped ? 1 - kShareWithoutCap : 1;
+  request.stop = [&] { return time.over(share); };
   request.progress = [&](const schedules::TuneProgress& progress) {
-    std::printf("%9.3f s %12lld evaluations  %-14s %12.0f ticks (%.2f ms), %.2f %% above the lower bound\n", seconds(),
+    std::printf("%9.3f s %12lld evaluations  %-14s %12.0f ticks (%.2f ms), %.2f %% above the lower bound\n", time.seconds(),
                 static_cast<long long>(progress.evaluations), progress.phase.c_str(), progress.makespan,
                 in_ms(progress.makespan), 100 * (progress.makespan / progress.lower_bound - 1));
     std::fflush(stdout);
   };
   const auto result = schedules::tune(request);
-  until = limit;
-  const double uncapped = capped && interrupt.received() == 0 ? makespan_without_cap(request, result) : 0;
-  if (interrupt.received() != 0) std::cout << "interrupted: the best plan so far\n";
+  share = 1;
+  const double uncapped = capped && !time.interrupted() ? makespan_without_cap(request, result) : 0;
+  if (time.interrupted()) std::cout << "interrupted: the best plan so far\n";
   const auto& best = result.best;
   const auto graph =
       schedules::make_graph(schedules::CostSums(request.profile), best.partition, best.placement, request.microbatches);
@@ -257,7 +273,7 @@ int tune_flush(const Subject& subject, const Command& command) {
                        {"microbatches", request.microbatches},   {"partition", best.partition},
                        {"placement", by_device(best.placement)}, {"compute_ticks", whole(simulation.compute)},
                        {"peak_units", simulation.peak_units},    {"baselines", baselines},
-                       {"evaluations", result.evaluations},      {"seconds", seconds()}};
+                       {"evaluations", result.evaluations},      {"seconds", time.seconds()}};
   if (capped) line["cap_units"] = tune.cap;
   if (uncapped > 0) line["uncapped_ticks"] = whole(uncapped);
   std::cout << line.dump() << std::endl;

@@ -37,7 +37,7 @@ std::string fingerprint(const schedules::CostProfile& profile) {
   Hash hash;
   const auto add = [&](const schedules::LayerCosts& costs) {
     for (const double value : {costs.forward, costs.backward_input, costs.backward_weight, costs.units, costs.activation_bytes,
-                               costs.parameter_bytes}) {
+                               costs.parameter_bytes, costs.gradient_bytes}) {
       hash.add(value);
     }
   };
@@ -64,11 +64,14 @@ PlanHeader header_of(const schedules::TunedPlan& plan, const schedules::CostProf
 }
 
 void write_plan_file(std::ostream& stream, const PlanHeader& header, const schedules::Plan& order) {
+  // Whole ticks as such, however many.
+  const auto digits = stream.precision(17);
   stream << "# minipipe plan\n"
          << "# model: " << header.model << "\n# layers: " << header.layers << "\n# devices: " << header.devices
          << "\n# microbatches: " << header.microbatches << "\n# profile: " << header.profile
          << "\n# machine: " << header.machine << "\n# partition: " << joined(header.partition)
          << "\n# makespan: " << header.makespan << "\n";
+  stream.precision(digits);
   schedules::write_csv(stream, order);
 }
 

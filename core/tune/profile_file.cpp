@@ -36,7 +36,9 @@ class Reader {
   }
 
   double number(const json& value, const std::string& path) const {
-    if (!value.is_number()) fail(path, "is " + value.dump() + ", not a number; give milliseconds, or 0 for none");
+    if (!value.is_number())
+      fail(path, "is " + shortened(value.dump()) + ", not a number; give one" +
+                     (path.find("_ms") != std::string::npos ? " in milliseconds" : "") + ", or 0 for none");
     const double result = value.get<double>();
     if (!(result >= 0) || !std::isfinite(result)) fail(path, "is " + value.dump() + "; it must be 0 or more");
     return result;
@@ -144,8 +146,10 @@ ProfileCase read_case(const Reader& reader, const json& value, const std::string
   if (value.contains("makespan_ticks")) {
     result.makespan_ticks = reader.number(value["makespan_ticks"], dot + "makespan_ticks");
   }
-  for (const int ticks : reader.whole_numbers(value.value("compute_ticks", json::array()), dot + "compute_ticks")) {
-    result.compute_ticks.push_back(ticks);
+  const json ticks = value.value("compute_ticks", json::array());
+  if (!ticks.is_array()) reader.fail(dot + "compute_ticks", "is not a list");
+  for (std::size_t d = 0; d < ticks.size(); ++d) {
+    result.compute_ticks.push_back(reader.number(ticks[d], dot + "compute_ticks[" + std::to_string(d) + "]"));
   }
   if (result.schedule.starts_with("1f1b")) {
     result.schedule = "1f1b";
@@ -234,6 +238,13 @@ ProfileFile parse_profile(const std::string& text, const std::string& file) {
   const Table activations = reader.table("activation_bytes", false);
   const Table parameters = reader.table("parameter_bytes", false);
   const Table gradients = reader.table("gradient_bytes", false);
+  for (const char* key : {"activation_units", "activation_bytes", "parameter_bytes", "gradient_bytes", "attention_share"}) {
+    for (const auto& [symbol, unused] : reader.table(key, false)) {
+      if (!times[0].contains(symbol)) {
+        reader.fail(std::string(key) + "." + symbol, "is of a layer that has no times; add it to forward_ms or leave it out");
+      }
+    }
+  }
   const auto costs = [&](char symbol, double default_units) {
     return schedules::LayerCosts{entry(times[0], symbol, 0),    entry(times[1], symbol, 0),
                                  entry(times[2], symbol, 0),    entry(units, symbol, default_units),

@@ -15,12 +15,18 @@ class AsynchronousTuner {
  public:
   explicit AsynchronousTuner(const AsynchronousRequest& request) : request_(request), sums_(request.profile) {}
 
-  AsynchronousPlan at(std::int64_t window) const {
-    AsynchronousPlan plan = measured(min_max_partition(request_.profile, request_.devices), window);
+  AsynchronousPlan at(std::int64_t window) {
+    const std::vector<int> shortest = min_max_partition(request_.profile, request_.devices);
+    // No partition has a shorter longest stage, and no steady state is faster than its longest stage.
+    double pace = 0;
+    for (const LayerCosts& stage : sums_.stages(shortest)) pace = std::max(pace, stage.time());
+    pace += request_.update / static_cast<double>(window);
+    AsynchronousPlan plan = measured(shortest, window);
     for (bool improved = true; improved;) {
       improved = false;
       for (std::size_t s = 0; s + 1 < plan.partition.size(); ++s) {
         for (const int step : {-1, 1}) {
+          if (plan.time_per_microbatch <= pace * (1 + 1e-9) || over()) return plan;
           std::vector<int> partition = plan.partition;
           partition[s] += step;
           partition[s + 1] -= step;
@@ -35,8 +41,13 @@ class AsynchronousTuner {
     return plan;
   }
 
+  bool over() const {
+    return (request_.evaluations > 0 && evaluations_ >= request_.evaluations) || (request_.stop && request_.stop());
+  }
+
  private:
-  AsynchronousPlan measured(const std::vector<int>& partition, std::int64_t window) const {
+  AsynchronousPlan measured(const std::vector<int>& partition, std::int64_t window) {
+    ++evaluations_;
     ScheduleOptions options = request_.options;
     options.name = "paci";
     options.stages = request_.devices;
@@ -63,6 +74,7 @@ class AsynchronousTuner {
 
   const AsynchronousRequest& request_;
   CostSums sums_;
+  std::int64_t evaluations_ = 0;
 };
 
 }  // namespace
@@ -74,13 +86,17 @@ AsynchronousResult tune_asynchronous(const AsynchronousRequest& request) {
     throw InputError("tune: " + std::to_string(request.devices) + " devices are more than the " +
                      std::to_string(request.profile.size()) + " layers of the model; use fewer devices");
   }
-  const AsynchronousTuner tuner(request);
+  AsynchronousTuner tuner(request);
   AsynchronousResult result;
   double work = request.profile.embedding.time() + request.profile.head.time();
   for (const LayerCosts& layer : request.profile.layers) work += layer.time();
   result.lower_bound = work / request.devices;
-  for (std::int64_t window = 1; window <= 4 * request.devices; window *= 2) result.windows.push_back(tuner.at(window));
   const auto keeps = [&](const AsynchronousPlan& plan) { return plan.gap_max <= request.most_gap; };
+  bool kept = false;
+  for (std::int64_t window = 1; window <= 4 * request.devices && !(kept && tuner.over()); window *= 2) {
+    result.windows.push_back(tuner.at(window));
+    kept = kept || keeps(result.windows.back());
+  }
   double fastest = std::numeric_limits<double>::infinity();
   for (const AsynchronousPlan& plan : result.windows) {
     if (keeps(plan)) fastest = std::min(fastest, plan.time_per_microbatch);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "schedules/policy/options.hpp"
@@ -20,9 +21,11 @@ struct AsynchronousPlan {
 struct AsynchronousRequest {
   CostProfile profile;
   int devices = 1;
-  double update = 0;             // time of an optimizer step of a stage, in the profile's unit
-  std::int64_t most_gap = 1;     // largest version gap to allow
-  ScheduleOptions options = {};  // order, ready, extra_in_flight; name, stages and window are set here
+  double update = 0;                     // time of an optimizer step of a stage, in the profile's unit
+  std::int64_t most_gap = 1;             // largest version gap to allow
+  ScheduleOptions options = {};          // order, ready, extra_in_flight; name, stages and window are set here
+  std::int64_t evaluations = 0;          // partitions to simulate, over all windows; 0: no limit
+  std::function<bool()> stop = nullptr;  // asked before each; true ends the search with what was found
 };
 
 struct AsynchronousResult {
@@ -33,7 +36,9 @@ struct AsynchronousResult {
 };
 
 // For every window the partition is improved layer by layer, from the one with the smallest longest stage, until no move of a
-// layer across one border makes the simulated steady state faster. InputError if there are more devices than layers.
+// layer across one border makes the simulated steady state faster, or none can because the longest stage sets the pace. At the
+// end of the budget or of the time, the windows up to the first that keeps the gap are still looked at, with that first
+// partition. InputError if there are more devices than layers.
 AsynchronousResult tune_asynchronous(const AsynchronousRequest& request);
 
 }  // namespace minipipe::schedules

@@ -65,6 +65,20 @@ TEST(ProfileFile, EverySymbolHasItsCosts) {
   EXPECT_EQ(profile.head.forward, 7);
 }
 
+TEST(ProfileFile, SymbolsWithoutTimesAreNamedInEveryTable) {
+  for (const char* key : {"activation_units", "activation_bytes", "parameter_bytes", "gradient_bytes", "attention_share"}) {
+    expect_refused(changed("\"microbatches\"", "\"" + std::string(key) + "\": {\"A\": 1, \"a\": 1}, \"microbatches\""),
+                   std::string(key) + ".a is of a layer that has no times");
+  }
+}
+
+TEST(ProfileFile, StatedTicksMayBeLargeAndUnitsAreThoseOfTheKey) {
+  const auto file = parse_profile(changed("\"makespan_ticks\": 7", "\"compute_ticks\": [5000000000, 2]"), "p.json");
+  EXPECT_THAT(file.cases[0].compute_ticks, ElementsAre(5e9, 2));
+  expect_refused(changed("\"microbatches\"", "\"parameter_bytes\": {\"A\": \"x\"}, \"microbatches\""),
+                 "parameter_bytes.A is \"x\", not a number; give one, or 0 for none");
+}
+
 TEST(ProfileFile, BadValuesAreNamedByPath) {
   expect_refused("{", "not JSON");
   expect_refused("[]", "is not a JSON object");
@@ -125,11 +139,23 @@ TEST(PlanHeader, RoundTripAndTheCellsAreStillRead) {
   EXPECT_THROW(read_plan_header(bad, "plan.csv"), InputError);
 }
 
+TEST(PlanHeader, LongMakespansKeepAllDigits) {
+  std::ostringstream stream;
+  PlanHeader header;
+  header.makespan = 1266900;
+  write_plan_file(stream, header, {});
+  EXPECT_THAT(stream.str(), HasSubstr("# makespan: 1266900\n"));
+}
+
 TEST(PlanHeader, FingerprintsTellProfilesApart) {
   auto profile = parse_profile(kGood, "p.json").profile;
   const std::string before = fingerprint(profile);
   profile.layers[1].backward_weight += 1e-9;
   EXPECT_NE(fingerprint(profile), before);
+  profile.layers[0].gradient_bytes += 1;
+  const std::string after = fingerprint(profile);
+  profile.layers[0].gradient_bytes += 1;
+  EXPECT_NE(fingerprint(profile), after);
 }
 
 TEST(PlanHeader, APlanForSomethingElseIsRefused) {

@@ -260,6 +260,30 @@ TEST(AsynchronousTuner, BalancesUnevenLayersAndKeepsTheGap) {
   EXPECT_THROW(tune_asynchronous(request), InputError);
 }
 
+// Where the longest stage sets the pace, no other partition is simulated; else the budget or the time ends it, but not before
+// there is a window that keeps the gap.
+TEST(AsynchronousTuner, EndsWhereNothingIsToBeFoundOrTimeIsUp) {
+  AsynchronousRequest request{.profile = equal_layers(16, 1, 1, 1), .devices = 8};
+  int asked = 0;
+  request.stop = [&] { return ++asked > 100000; };
+  const auto even = tune_asynchronous(request);
+  EXPECT_LE(asked, 10) << "once after each window";
+  EXPECT_EQ(even.best.time_per_microbatch, even.lower_bound);
+  request.profile = nemotron_nano();
+  request.profile.link = 10000;  // nothing hides it, so that no stage sets the pace
+  asked = 0;
+  const auto whole = tune_asynchronous(request);
+  EXPECT_GT(asked, 50);
+  request.stop = [] { return true; };
+  const auto stopped = tune_asynchronous(request);
+  EXPECT_EQ(stopped.best.gap_max, 1);
+  EXPECT_EQ(stopped.best.partition, min_max_partition(request.profile, 8));
+  EXPECT_LT(stopped.windows.size(), whole.windows.size());
+  request.stop = nullptr;
+  request.evaluations = 3;
+  EXPECT_EQ(tune_asynchronous(request).best.partition, stopped.best.partition);
+}
+
 TEST(AsynchronousTuner, ACostlyUpdateFavoursLargerWindows) {
   AsynchronousRequest request{.profile = equal_layers(6, 1, 1, 1), .devices = 3};
   request.update = 12;
