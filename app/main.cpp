@@ -83,6 +83,14 @@ void set_defaults_of_kokkos(Command::Verb verb, bool speak) {
   if (speak && !chosen.empty()) std::cerr << "minipipe: " << chosen << std::endl;
 }
 
+// Before HDF5 starts, where the user has not set it. Its locks fail on file systems that have none (NFS without its lock
+// service), and where a notebook has the file open. Here the lock of the folder keeps writers apart, and what is read is not
+// written to.
+void set_defaults_of_hdf5() {
+  constexpr int keep = 0;
+  setenv("HDF5_USE_FILE_LOCKING", "FALSE", keep);
+}
+
 // Before CUDA starts, where the user has not set them. A message that NCCL waits for keeps its stream busy. Loading a kernel at
 // its first call waits for all streams, so that ranks could wait for each other: all are loaded at the start. And streams that
 // share a hardware queue wait for each other: there are to be as many as can be.
@@ -130,6 +138,7 @@ int status_with_output(int status, bool name_rank, int rank) {
 
 int main(int argc, char** argv) {
   minipipe::app::occupy_standard_streams();
+  set_defaults_of_hdf5();
   // MPI's start and end wait for all ranks, of which one may be gone or stand still.
   Watchdog watchdog(minipipe::app::start_limit(), [] {
     return std::string("MPI starts or ends, or reads the deck, and a rank is missing; a job that needs longer for this sets ") +

@@ -14,18 +14,20 @@ out=runs/bench repeat=15 threads=1 core=0 decks=()
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage ;;
-    --out) out=${2:?--out needs a folder}; shift 2 ;;
+    --out) out=$(from_here "${2:?--out needs a folder}"); shift 2 ;;
     --repeat) repeat=${2:?--repeat needs a number}; shift 2 ;;
     --threads) threads=${2:?--threads needs a number}; shift 2 ;;
     --core) core=${2:?--core needs a number}; shift 2 ;;
     -*) die "unknown option '$1'; see --help" ;;
-    *) decks+=("$1"); shift ;;
+    *) decks+=("$(deck_from_here "$1")"); shift ;;
   esac
 done
 
 cd "$root"
 [ ${#decks[@]} -gt 0 ] || decks=(inputs/quickstart/quickstart.toml inputs/verify/gpt2_124m.toml)
 need_program
+repeated=$(for deck in "${decks[@]}"; do basename "$deck" .toml; done | sort | uniq -d)
+[ -z "$repeated" ] || die "several decks are named $repeated, and so would be their results: run them with an --out of their own"
 take_folder "$out"
 for deck in "${decks[@]}"; do
   name=$(basename "$deck" .toml)

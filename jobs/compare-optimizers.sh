@@ -15,7 +15,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage ;;
     --ratio) ratio=${2:?--ratio needs a number}; shift 2 ;;
-    --out) out=${2:?--out needs a folder}; shift 2 ;;
+    --out) out=$(from_here "${2:?--out needs a folder}"); shift 2 ;;
     --processes) processes=${2:?--processes needs a number}; shift 2 ;;
     [1-9]*) seeds=$1; shift ;;
     *) die "unknown argument '$1'; see --help" ;;

@@ -16,7 +16,7 @@ while [ $# -gt 0 ]; do
     -h | --help) usage ;;
     --table) table=${2:?--table needs a folder}; shift 2 ;;
     --steps) steps=${2:?--steps needs a number}; shift 2 ;;
-    --out) out=${2:?--out needs a folder}; shift 2 ;;
+    --out) out=$(from_here "${2:?--out needs a folder}"); shift 2 ;;
     [1-9]*) seeds=$1; shift ;;
     *) die "unknown argument '$1'; see --help" ;;
   esac

@@ -17,7 +17,7 @@ out=runs/gpu-check steps=20 device_mpi=
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage ;;
-    --out) out=${2:?--out needs a folder}; shift 2 ;;
+    --out) out=$(from_here "${2:?--out needs a folder}"); shift 2 ;;
     --steps) steps=${2:?--steps needs a number}; shift 2 ;;
     --device-mpi) device_mpi=1; shift ;;
     *) die "unknown argument '$1'; see --help" ;;

@@ -16,6 +16,8 @@
 export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-15}
 
 batch_prepare() {
+  # Set-up files and module commands of sites use variables that may not be set.
+  set +u
   if [ -n "${MINIPIPE_MACHINE:-}" ]; then
     [ -r "$MINIPIPE_MACHINE" ] || die "MINIPIPE_MACHINE=$MINIPIPE_MACHINE cannot be read; name a file such as jobs/machines/cpu-cluster.sh"
     # shellcheck disable=SC1090
@@ -30,6 +32,7 @@ batch_prepare() {
       die "module $module cannot be loaded; 'module avail ${module%%/*}' shows what there is; set MINIPIPE_MODULES"
     fi
   done
+  set -u
   minipipe=${MINIPIPE:-$minipipe}
   [ -x "$minipipe" ] || die "no program at $minipipe; build it (jobs/setup.sh, then cmake --preset release && cmake --build --preset release), or set MINIPIPE"
   launcher=${MINIPIPE_LAUNCHER:-$1}
@@ -44,7 +47,7 @@ batch_prepare() {
 batch_log() { # RANKS
   say "$(date -Is) on $(hostname), job ${SLURM_JOB_ID:-${FLUX_JOB_ID:-${PBS_JOBID:-none}}}, start ${SLURM_RESTART_COUNT:-0}"
   say "launcher $launcher${mpi:+ --mpi=$mpi}, $1 ranks, OMP_NUM_THREADS=$OMP_NUM_THREADS"
-  say "modules: $(type module > /dev/null 2>&1 && module -t list 2>&1 | tr '\n' ' ' || echo 'no module command')"
+  say "modules: $(set +u; type module > /dev/null 2>&1 && module -t list 2>&1 | tr '\n' ' ' || echo 'no module command')"
   alone "$minipipe" --version | sed 's/^/-- /'
   env | grep -E '^(SLURM|FLUX|PBS|OMP|OMPI|PMIX|KOKKOS|MINIPIPE|CUDA)' | sort | sed 's/^/--   /'
   # shellcheck disable=SC2016

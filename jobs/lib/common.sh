@@ -13,6 +13,11 @@ die() { printf '%s\n' "error: $*" >&2; exit 1; }
 # Prints the comment at the head of the script, and ends it.
 usage() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"; exit 0; }
 
+# The scripts go to the checkout, from which the decks name their data; paths that the user gives are from where the user is.
+from_here() { case $1 in /*) printf '%s\n' "$1" ;; *) printf '%s\n' "$PWD/$1" ;; esac; } # PATH
+# A deck may also be one of the checkout, as the documents name them.
+deck_from_here() { if [ -e "$1" ]; then from_here "$1"; else printf '%s\n' "$1"; fi; } # DECK
+
 # For scripts whose only argument is the folder of their results: sets out.
 only_folder() { # DEFAULT ARGUMENT...
   out=$1
@@ -22,7 +27,7 @@ only_folder() { # DEFAULT ARGUMENT...
     -*) die "unknown option '$1'; see --help" ;;
   esac
   [ $# -le 1 ] || die "unknown argument '$2'; see --help"
-  out=${1:-$out}
+  out=$(if [ -n "${1:-}" ]; then from_here "$1"; else printf '%s\n' "$out"; fi)
 }
 
 # Makes the folder of a script's results and keeps other scripts from writing there at the same time, which would overwrite each
@@ -65,7 +70,11 @@ read_options() { # "NAME.." ARGUMENT...
       *" ${option#--} "*) [ -n "${1:-}" ] || die "$option needs a value; see --help" ;;
       *) die "unknown argument '$option'; see --help" ;;
     esac
-    printf -v "$variable" %s "$1"
+    case $variable in
+      out) printf -v "$variable" %s "$(from_here "$1")" ;;
+      deck) printf -v "$variable" %s "$(deck_from_here "$1")" ;;
+      *) printf -v "$variable" %s "$1" ;;
+    esac
     shift
   done
 }

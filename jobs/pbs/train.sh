@@ -10,11 +10,12 @@
 # MINIPIPE_BATCH_OPTIONS (options of qsub for when the job submits itself again; default: what qstat says of this one), and what
 # jobs/lib/batch.sh lists. The program gets MINIPIPE_TIME seconds; default: the wall time that qstat reports, less the margin.
 set -u
-root=${MINIPIPE_ROOT:-$PBS_O_WORKDIR}
+root=${MINIPIPE_ROOT:-${PBS_O_WORKDIR:-$PWD}}
 [ -f "$root/jobs/lib/batch.sh" ] || { echo "error: $root is not a checkout of minipipe; submit from one, or set MINIPIPE_ROOT" >&2; exit 2; }
 cd "${PBS_O_WORKDIR:-$root}" || exit 2
 . "$root/jobs/lib/common.sh"
 . "$root/jobs/lib/batch.sh"
+[ -n "${PBS_JOBID:-}" ] || die "this is no PBS job: qsub -v MINIPIPE_DECK=DECK jobs/pbs/train.sh; without PBS, mpirun -n N build/release/minipipe train DECK"
 
 deck=${MINIPIPE_DECK:-}
 [ -n "$deck" ] || die "no deck: qsub -v MINIPIPE_DECK=DECK jobs/pbs/train.sh"

@@ -127,6 +127,16 @@ def test_keys_of_the_user():
     support.assert_contains(told, "error: run.resume: batch jobs go on from the newest checkpoint", "leave it out")
 
 
+def test_outside_of_the_batch_system():
+    for name, told in (("slurm/train.sbatch", "no Slurm job: sbatch jobs/"), ("slurm/sweep.sbatch", "no Slurm job: sbatch --array"),
+                       ("pbs/train.sh", "no PBS job: qsub")):
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM", "PBS"))}
+        done = subprocess.run(["bash", JOBS / name, "deck.toml"], env={**environment, "MINIPIPE": support.MINIPIPE}, cwd=support.SOURCE, text=True,
+                              timeout=60, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert done.returncode == 1, done.stdout
+        support.assert_contains(done.stdout, told)
+
+
 def test_without_home():
     programs = write_programs("flux", flux=FLUX)
     home = os.environ.pop("HOME", None)
@@ -174,10 +184,11 @@ def test_wrong_settings():
 
 def test_modules_are_logged():
     programs = write_programs("flux", flux=FLUX)
-    module = {"BASH_FUNC_module%%": '() { [ "$1" = load ] || echo gcc/12; }'}
+    module = {"BASH_FUNC_module%%": '() { : "$NO_SUCH_VARIABLE"; [ "$1" = load ] || echo gcc/12; }'}
+    Path("site.sh").write_text('case $NO_SUCH_VARIABLE in *) export OMPI_SITE=here ;; esac\n')
     told = script("flux/train.sh", "deck.toml", "run.steps=2", "output.directory=logged", programs=programs, FAKE_TIME_LEFT="600",
-                  MINIPIPE_MODULES="gcc/12", **module)
-    support.assert_contains(told, "modules: gcc/12", "-- minipipe ", "MINIPIPE_MODULES=gcc/12", "OMP_NUM_THREADS=1", "rank 0 on")
+                  MINIPIPE_MODULES="gcc/12", MINIPIPE_MACHINE="./site.sh", **module)
+    support.assert_contains(told, "modules: gcc/12", "-- minipipe ", "MINIPIPE_MODULES=gcc/12", "OMPI_SITE=here", "OMP_NUM_THREADS=1", "rank 0 on")
 
 
 def test_ranks_that_mpi_does_not_see():
@@ -192,5 +203,5 @@ def test_ranks_that_mpi_does_not_see():
 
 
 if __name__ == "__main__":
-    support.main([test_syntax, test_flux, test_flux_without_a_time_limit, test_more_updates, test_keys_of_the_user, test_without_home, test_pbs, test_wrong_settings, test_modules_are_logged,
+    support.main([test_syntax, test_flux, test_flux_without_a_time_limit, test_more_updates, test_keys_of_the_user, test_outside_of_the_batch_system, test_without_home, test_pbs, test_wrong_settings, test_modules_are_logged,
                   test_ranks_that_mpi_does_not_see])

@@ -1,5 +1,6 @@
 """Closed streams, readers that went away, a lost terminal, odd variables: a run keeps its results and says what is wrong."""
 
+import fcntl
 import os
 import re
 import signal
@@ -84,6 +85,19 @@ def test_names_that_are_not_utf8():
     support.assert_contains(told, "output.directory = ", "is not UTF-8; write it in UTF-8")
 
 
+def test_files_that_others_have_open():
+    """As h5py does that opens them for writing; and as on file systems on which to lock fails."""
+    support.train(1, "open", SHORT)
+    files = ("data/sample/train.h5", "data/sample/validation.h5", "open/trace.h5", support.checkpoint("open", 4))
+    streams = [open(file, "rb") for file in files]  # pylint: disable=consider-using-with
+    for stream in streams:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+    support.train(1, "open", {**SHORT, "run.steps": 6, "run.resume": "latest"})
+    support.run(1, "eval", "deck.toml", "output.directory=open")
+    for stream in streams:
+        stream.close()
+
+
 def test_prepare():
     for arguments, status, parts in (
         (["--text", "/dev/stdin", "--out", "piped"], 2, ["--text: '/dev/stdin' is a pipe or a device; write it to a file first"]),
@@ -98,4 +112,4 @@ def test_prepare():
 
 if __name__ == "__main__":
     support.main([test_closed_streams, test_reader_that_went_away, test_lost_terminal, test_threads, test_start_limit,
-                  test_names_that_are_not_utf8, test_prepare])
+                  test_names_that_are_not_utf8, test_files_that_others_have_open, test_prepare])

@@ -194,6 +194,21 @@ def test_one_sweep_per_folder():
     sweep_sh(deck, "shared", "run.steps=2", status=0)
 
 
+def test_relative_paths():
+    """Decks and folders that the user names are from where the user is, though scripts go to the checkout."""
+    def bench(*arguments, status=0):
+        done = subprocess.run([support.SOURCE / "jobs/bench.sh", "--repeat", "3", *arguments], env={**os.environ, "MINIPIPE": support.MINIPIPE}, text=True,
+                              timeout=300, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert done.returncode == status, done.stdout
+        return done.stdout
+
+    support.assert_contains(bench("--out", "benched here", "deck.toml"), "gemm_fraction")
+    assert json.loads(Path("benched here/deck.json").read_text())["step"] and "{" not in Path("benched here/deck.txt").read_text()
+    Path("other").mkdir()
+    support.write_deck({}, "other/deck.toml")
+    support.assert_contains(bench("--out", "benched here", "deck.toml", "other/deck.toml", status=1), "several decks are named deck")
+
+
 def test_stopped_by_the_deck():
     """A time limit of the deck is no failure."""
     deck = write_two("limited.toml", **{"run.time_limit": 0.05})
@@ -280,4 +295,4 @@ def test_a_stopped_case_goes_on():
 
 if __name__ == "__main__":
     support.main([test_count_and_list, test_outputs_say_the_case, test_a_case_is_the_run_with_overrides, test_bad_input,
-                  test_all_cases_here, test_replicas, test_shares_of_ddp, test_a_stopped_case_goes_on, test_stopping, test_one_sweep_per_folder, test_stopped_by_the_deck, test_the_same_values_twice])
+                  test_all_cases_here, test_replicas, test_shares_of_ddp, test_a_stopped_case_goes_on, test_stopping, test_one_sweep_per_folder, test_relative_paths, test_stopped_by_the_deck, test_the_same_values_twice])
