@@ -117,8 +117,9 @@ template <class T, class Member>
 KOKKOS_INLINE_FUNCTION Compute<T> team_gradient(const Member& member, T* x, std::int64_t columns, std::int32_t target,
                                                 Compute<T> scale) {
   using C = Compute<T>;
+  const C wanted = x[target];  // before others of the team put an exponential there
   const C largest = row_max<C>(member, columns, lowest_value<C>, [=](const std::int64_t c) { return static_cast<C>(x[c]); });
-  const C below = largest - x[target];
+  const C below = largest - wanted;
   const C others = row_sum<C>(member, columns, [=](const std::int64_t c) {
     const C value = exponential(x[c] - largest);
     if (exact_in_place<T>) x[c] = value;
