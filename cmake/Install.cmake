@@ -6,7 +6,10 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # Two sets, so that a user of the schedules alone needs none of the packages that the rest needs.
-foreach(name options schedules data types linalg kernels optim model comm emulate deck io parallel train profile bench tune core)
+if(MINIPIPE_DEVICE_FORMS)
+  set(device_forms device_forms)
+endif()
+foreach(name options schedules data types linalg kernels optim model comm emulate deck io parallel train profile bench tune core ${device_forms})
   set_target_properties(minipipe_${name} PROPERTIES EXPORT_NAME ${name})
   if(name MATCHES "options|schedules")
     set(set minipipe-schedules)

@@ -17,7 +17,7 @@ OwnedMatrix<float> random_matrix(const ExecutionSpace& space, std::int64_t rows,
 
 OwnedVector<std::int32_t> random_tokens(std::int64_t count, int vocab) {
   OwnedVector<std::int32_t> tokens("minipipe::bench::tokens", count);
-  const auto host = Kokkos::create_mirror_view(tokens);
+  const auto host = Kokkos::create_mirror_view(Kokkos::HostSpace(), tokens);
   std::uint64_t state = 1;
   for (std::int64_t i = 0; i < count; ++i) {
     state = state * 6364136223846793005U + 1442695040888963407U;  // Knuth's linear congruential generator, MMIX

@@ -10,7 +10,7 @@ namespace minipipe::core {
 namespace {
 
 std::int64_t different(const OwnedVector<std::int32_t>& tokens) {
-  const auto host = Kokkos::create_mirror_view(tokens);
+  const auto host = Kokkos::create_mirror_view(Kokkos::HostSpace(), tokens);
   Kokkos::deep_copy(host, tokens);
   return static_cast<std::int64_t>(std::set<std::int32_t>(host.data(), host.data() + host.size()).size());
 }

@@ -8,12 +8,12 @@
 
 namespace minipipe::core {
 
-// The memory behind the slots of one end of an edge: [slots][elements] floats in the default memory space. Where the host
+// The memory behind the slots of one end of an edge: [slots][elements] floats where kernels run. Where the host
 // cannot reach that space (or if asked to), there is a second copy in host memory, through which messages are staged, unless
 // the transport takes device memory.
 class MessageBuffers {
  public:
-  using View = Kokkos::View<float**, Kokkos::LayoutRight>;
+  using View = Kokkos::View<float**, Kokkos::LayoutRight, MemorySpace>;
   using HostView = Kokkos::View<float**, Kokkos::LayoutRight, StagingSpace>;
 
   enum class Staging { when_needed, always, never };

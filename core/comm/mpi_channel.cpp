@@ -42,7 +42,7 @@ int checked_slot(int slot, const MessageBuffers& buffers, int peer, int tag) {
 }  // namespace
 
 MpiSendChannel::MpiSendChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers,
-                               const Kokkos::DefaultExecutionSpace& instance)
+                               const ExecutionSpace& instance)
     : comm_(comm),
       peer_(peer),
       tag_(tag),
@@ -88,7 +88,7 @@ bool MpiSendChannel::sent(int slot) {
 }
 
 MpiReceiveChannel::MpiReceiveChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers,
-                                     const Kokkos::DefaultExecutionSpace& instance)
+                                     const ExecutionSpace& instance)
     : comm_(comm),
       peer_(peer),
       tag_(tag),

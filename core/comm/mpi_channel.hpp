@@ -26,7 +26,7 @@ constexpr int edge_tag(int lower_stage, Direction direction) {
 class MpiSendChannel : public schedules::SendChannel {
  public:
   MpiSendChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers,
-                 const Kokkos::DefaultExecutionSpace& instance = {});
+                 const ExecutionSpace& instance = {});
   // Adds the bytes of each message to `sent_bytes`, which must outlive the channel.
   MpiSendChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers, std::int64_t& sent_bytes);
   // Gives sends that are under way a short time to complete. If the peer never takes them, their memory is left allocated.
@@ -43,7 +43,7 @@ class MpiSendChannel : public schedules::SendChannel {
   int peer_;
   int tag_;
   MessageBuffers buffers_;
-  Kokkos::DefaultExecutionSpace instance_;
+  ExecutionSpace instance_;
   std::vector<MPI_Request> requests_;
   std::int64_t* sent_bytes_ = nullptr;
 };
@@ -53,7 +53,7 @@ class MpiSendChannel : public schedules::SendChannel {
 class MpiReceiveChannel : public schedules::ReceiveChannel {
  public:
   MpiReceiveChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers,
-                    const Kokkos::DefaultExecutionSpace& instance = {});
+                    const ExecutionSpace& instance = {});
   // Cancels the posted receives, or else MPI_Finalize would wait for messages that nobody sends. Until then they take messages:
   // a peer may send through a new channel of the same communicator and tag only after this (a barrier, a new communicator).
   ~MpiReceiveChannel() override;
@@ -69,7 +69,7 @@ class MpiReceiveChannel : public schedules::ReceiveChannel {
   int peer_;
   int tag_;
   MessageBuffers buffers_;
-  Kokkos::DefaultExecutionSpace instance_;
+  ExecutionSpace instance_;
   std::vector<MPI_Request> requests_;
   std::vector<char> full_;
 };

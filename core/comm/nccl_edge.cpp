@@ -27,7 +27,7 @@ void NcclEdge::join(MPI_Comm comm) {
     check(MPI_Recv(&name_, sizeof name_, MPI_BYTE, end_.peer, end_.tag, comm, MPI_STATUS_IGNORE), "MPI_Recv of an edge's name");
   }
   stream_.connect(name_, 2, role_ == Role::sender ? 0 : 1);
-  const Kokkos::View<float*, Kokkos::DefaultExecutionSpace::memory_space> number("minipipe::comm::first_message", 1);
+  const Kokkos::View<float*, MemorySpace> number("minipipe::comm::first_message", 1);
   if (role_ == Role::sender) {
     stream_.send(number.data(), 1, 1);
     sends_.connect(comm, end_.peer, end_.tag);

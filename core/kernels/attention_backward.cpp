@@ -9,8 +9,8 @@ template <class T>
 struct BackwardTiles {
   T *q, *dout, *k, *dk, *dv, *dq, *k_transposed, *v_transposed, *p, *ds, *row_dot;
 
-  KOKKOS_INLINE_FUNCTION static std::size_t elements(const AttentionSizes& z) {
-    return static_cast<std::size_t>(attention_tile) * (6 * z.padded_depth + 2 * z.depth + 2 * attention_tile + 1);
+  KOKKOS_INLINE_FUNCTION static std::int64_t elements(const AttentionSizes& z) {
+    return static_cast<std::int64_t>(attention_tile) * (6 * z.padded_depth + 2 * z.depth + 2 * attention_tile + 1);
   }
   KOKKOS_INLINE_FUNCTION BackwardTiles(T* memory, const AttentionSizes& z) {
     const int wide = attention_tile * z.padded_depth, tall = attention_tile * z.depth, square = attention_tile * attention_tile;
@@ -108,11 +108,11 @@ void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient,
   const Columns<const T> queries_of = qkv.q, keys_of = qkv.k, values_of = qkv.v;
   const Columns<C> sums = running_sums<T>(qkv_gradient.q, query_sums);
   const Columns<T> to_queries = qkv_gradient.q, to_keys = qkv_gradient.k, to_values = qkv_gradient.v;
+  const int bytes = scratch_bytes<C>(BackwardTiles<C>::elements(z)), level = attention_level(bytes);
   Kokkos::parallel_for(
-      "minipipe::attention::backward",
-      attention_policy(space, shape.batch * z.groups, BackwardTiles<C>::elements(z) * sizeof(C)),
+      "minipipe::attention::backward", attention_policy(space, shape.batch * z.groups, bytes),
       KOKKOS_LAMBDA(const TeamMember& team) {
-        const BackwardTiles<C> t(static_cast<C*>(team.team_shmem().get_shmem(BackwardTiles<C>::elements(z) * sizeof(C))), z);
+        const BackwardTiles<C> t(static_cast<C*>(team.team_scratch(level).get_shmem(bytes)), z);
         const std::int64_t entry = team.league_rank() / z.groups, group = team.league_rank() % z.groups;
         const std::int64_t first_row = entry * z.sequence;
         const std::int64_t shared_column = group * z.depth;

@@ -8,8 +8,8 @@ template <class T>
 struct ForwardTiles {
   T *q, *k, *v, *s, *o, *largest, *total;
 
-  KOKKOS_INLINE_FUNCTION static std::size_t elements(const AttentionSizes& z) {
-    return static_cast<std::size_t>(attention_tile) * (3 * z.padded_depth + z.depth + attention_tile + 2);
+  KOKKOS_INLINE_FUNCTION static std::int64_t elements(const AttentionSizes& z) {
+    return static_cast<std::int64_t>(attention_tile) * (3 * z.padded_depth + z.depth + attention_tile + 2);
   }
   KOKKOS_INLINE_FUNCTION ForwardTiles(T* memory, const AttentionSizes& z) {
     const int wide = attention_tile * z.padded_depth;
@@ -89,11 +89,11 @@ void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Comput
   const bool masked = dropout.probability > 0;
   const Columns<const T> queries_of = qkv.q, keys_of = qkv.k, values_of = qkv.v;
   const C score_scale = static_cast<C>(1 / std::sqrt(static_cast<double>(z.depth)));
+  const int bytes = scratch_bytes<C>(ForwardTiles<C>::elements(z)), level = attention_level(bytes);
   Kokkos::parallel_for(
-      "minipipe::attention::forward",
-      attention_policy(space, shape.batch * shape.heads * z.tiles, ForwardTiles<C>::elements(z) * sizeof(C)),
+      "minipipe::attention::forward", attention_policy(space, shape.batch * shape.heads * z.tiles, bytes),
       KOKKOS_LAMBDA(const TeamMember& team) {
-        const ForwardTiles<C> t(static_cast<C*>(team.team_shmem().get_shmem(ForwardTiles<C>::elements(z) * sizeof(C))), z);
+        const ForwardTiles<C> t(static_cast<C*>(team.team_scratch(level).get_shmem(bytes)), z);
         const int tile = static_cast<int>(team.league_rank() % z.tiles);
         const std::int64_t head = team.league_rank() / z.tiles;  // over the batch: b H + h
         const std::int64_t first_row = head / z.heads * z.sequence;

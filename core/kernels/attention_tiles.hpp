@@ -63,15 +63,13 @@ KOKKOS_INLINE_FUNCTION void mask_row(const DropoutMask<T>& mask, const Attention
   }
 }
 
-inline TeamPolicy attention_policy(const ExecutionSpace& space, std::int64_t teams, std::size_t scratch_bytes) {
-  constexpr std::size_t most = std::size_t{47} << 10;  // Kokkos takes what is left of the 48 KiB of a block
-  if (!on_host && scratch_bytes > most) {
-    throw InputError("model.width / model.heads is too large: the tiles of a head need " + std::to_string(scratch_bytes) +
-                     " bytes of shared memory, and a block of this device has " + std::to_string(most) +
-                     "; raise model.heads so that heads are at most 88 wide");
-  }
+// The level of scratch: on a device that of the memory a block shares, or, for heads whose tiles are larger than that, global
+// memory. Kokkos needs some of a block's 48 KiB for itself.
+inline int attention_level(std::int64_t bytes) { return on_host || bytes <= 46 << 10 ? 0 : 1; }
+
+inline TeamPolicy attention_policy(const ExecutionSpace& space, std::int64_t teams, std::int64_t bytes) {
   TeamPolicy policy(space, static_cast<int>(teams), on_host ? 1 : device_team_size);
-  policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(scratch_bytes)));
+  policy.set_scratch_size(attention_level(bytes), Kokkos::PerTeam(static_cast<int>(bytes)));
   return policy;
 }
 

@@ -14,6 +14,13 @@ using RowMember = std::conditional_t<on_host, HostMember, TeamMember>;
 inline constexpr int device_team_size = 128;
 inline constexpr int sum_lanes = 16;
 
+// Scratch of a team for this many values. Kokkos hands out multiples of 8 bytes, and on a device nothing beyond what was asked
+// for.
+template <class T>
+constexpr int scratch_bytes(std::int64_t elements) {
+  return static_cast<int>((elements * static_cast<std::int64_t>(sizeof(T)) + 7) / 8 * 8);
+}
+
 // body(i) for all i < count, independent of each other.
 template <class Body>
 void for_elements(const std::string& label, const ExecutionSpace& space, std::int64_t count, const Body& body) {

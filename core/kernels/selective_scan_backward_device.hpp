@@ -71,15 +71,15 @@ template <class T>
 void scan_backward_on_device(const ExecutionSpace& space, const ScanBackward<T>& scan) {
   using C = Compute<T>;
   const ScanBackward<T> v = scan;
-  const auto scratch_bytes = static_cast<int>(DeviceScanScratch<C>::elements(v.z.state, v.z.head_size) * sizeof(C));
+  const int bytes = scratch_bytes<C>(DeviceScanScratch<C>::elements(v.z.state, v.z.head_size));
   TeamPolicy policy(space, static_cast<int>(v.z.batch * v.z.heads), scan_team, scan_vector);
   const int level = scratch_level;
-  policy.set_scratch_size(level, Kokkos::PerTeam(scratch_bytes));
+  policy.set_scratch_size(level, Kokkos::PerTeam(bytes));
   Kokkos::parallel_for(
       "minipipe::selective_scan::backward_input", policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const ScanShape& z = v.z;
         const std::int64_t chunks = chunks_of(z), by_head = z.heads * z.state;
-        const DeviceScanScratch<C> k(static_cast<C*>(team.team_scratch(level).get_shmem(scratch_bytes)), z.state, z.head_size);
+        const DeviceScanScratch<C> k(static_cast<C*>(team.team_scratch(level).get_shmem(bytes)), z.state, z.head_size);
         const std::int64_t unit = team.league_rank(), sequence = unit / z.heads, h = unit % z.heads;
         const std::int64_t features = z.head_size, size = z.state * features, width = z.heads * features;
         const std::int64_t group = h / (z.heads / z.groups) * z.state;

@@ -12,7 +12,7 @@ void cublaslt_gemm(const ExecutionSpace& space, bool transpose_a, bool transpose
                    ConstMatrix<T> b, Compute<T> beta, Matrix<Out> c);
 
 #ifdef MINIPIPE_HAVE_CUBLASLT
-inline constexpr bool have_cublaslt = !on_host;
+inline constexpr bool have_cublaslt = !host_reaches;
 #else
 inline constexpr bool have_cublaslt = false;
 #endif

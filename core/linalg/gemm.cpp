@@ -34,9 +34,14 @@ inline constexpr bool have_onednn = false;
                                   ConstMatrix<float>, float, Matrix<float>) {}
 #endif
 
+// With the libraries that Kokkos Kernels knows for host memory, wherever that is what the kernels have.
 template <class T>
-void kokkos_gemm(const ExecutionSpace& space, const char* a_form, const char* b_form, T alpha, ConstMatrix<T> a,
-                 ConstMatrix<T> b, T beta, Matrix<T> c) {
+using BlasMatrix = Kokkos::View<T**, Kokkos::LayoutRight,
+                                std::conditional_t<host_reaches && !on_host, HostSpace, MemorySpace>, Unmanaged>;
+
+template <class T>
+void kokkos_gemm(const ExecutionSpace& space, const char* a_form, const char* b_form, T alpha, BlasMatrix<const T> a,
+                 BlasMatrix<const T> b, T beta, BlasMatrix<T> c) {
   if constexpr (requires { KokkosBlas::gemm(space, a_form, b_form, alpha, a, b, beta, c); }) {
     KokkosBlas::gemm(space, a_form, b_form, alpha, a, b, beta, c);
   } else {
@@ -67,7 +72,7 @@ void gemm(const ExecutionSpace& space, bool transpose_a, bool transpose_b, Compu
     cublaslt_gemm<T, Out>(space, transpose_a, transpose_b, alpha, a, b, beta, c);
   } else if constexpr (std::is_same_v<T, bf16>) {
     gemm_bf16<Out>(space, transpose_a, transpose_b, alpha, a, b, beta, c);
-  } else if constexpr (std::is_same_v<T, float> && on_host && have_onednn) {
+  } else if constexpr (std::is_same_v<T, float> && host_reaches && have_onednn) {
     const Region region("minipipe::gemm::onednn");
     onednn_gemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, b, beta, c);
   } else {

@@ -51,7 +51,7 @@ void converted_gemm(const ExecutionSpace& space, bool transpose_a, bool transpos
 template <class Out>
 void gemm_bf16(const ExecutionSpace& space, bool transpose_a, bool transpose_b, float alpha, ConstMatrix<bf16> a,
                ConstMatrix<bf16> b, float beta, Matrix<Out> c) {
-  if constexpr (on_host) {
+  if constexpr (host_reaches) {
     if (alpha == 1 && onednn_gemm<Out>(space, transpose_a, transpose_b, a, b, beta, c)) return;
   }
   converted_gemm<Out>(space, transpose_a, transpose_b, alpha, a, b, beta, c);

@@ -155,7 +155,7 @@ bool onednn_gemm(const ExecutionSpace& space, bool transpose_a, bool transpose_b
 }
 
 Bf16Products bf16_products() {
-  return have_cublaslt || (on_host && have_instructions()) ? Bf16Products::native : Bf16Products::converted;
+  return have_cublaslt || (host_reaches && have_instructions()) ? Bf16Products::native : Bf16Products::converted;
 }
 
 #else

@@ -17,7 +17,7 @@ class LossRecord {
   explicit LossRecord(std::size_t capacity)
       : capacity_(capacity),
         sums_("minipipe::model::losses", capacity > 0 ? capacity + 1 : 0),
-        host_(Kokkos::create_mirror_view(sums_)) {
+        host_(Kokkos::create_mirror_view(HostSpace(), sums_)) {
     waiting_.reserve(capacity);
   }
 
@@ -60,7 +60,7 @@ class LossRecord {
 
   std::size_t capacity_;
   OwnedVector<double> sums_;
-  OwnedVector<double>::HostMirror host_;
+  OwnedHostVector<double> host_;
   std::vector<MicrobatchLoss> waiting_, done_;
 };
 

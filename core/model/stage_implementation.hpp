@@ -49,7 +49,7 @@ class KokkosStage::Implementation {
   const MuonMemory<float> muon_memory;
   ActivationArena activations;
   SlotArena<std::int32_t> integers;
-  OwnedVector<std::int32_t>::HostMirror host_integers;
+  OwnedHostVector<std::int32_t> host_integers;
   ActivationArena workspaces;
   OwnedVector<float> scratch;
   OwnedVector<float> evaluation_memory;
@@ -59,7 +59,7 @@ class KokkosStage::Implementation {
   std::vector<int> square_tensors;                    // global_index, by piece
   std::vector<SquareRectangle<float>> square_pieces;  // of the gradients that this replica counts in norms
   OwnedVector<double> sum_workspace, squares;
-  OwnedVector<double>::HostMirror host_squares;
+  OwnedHostVector<double> host_squares;
   LayerContext context;
   LayerExchange* exchange = nullptr;
   std::int64_t counted = 0;  // targets of the last batch that are counted; on the last stage

@@ -5,6 +5,10 @@
 #include <type_traits>
 
 #include "core/types/bf16.hpp"
+#ifdef MINIPIPE_DEVICE_FORMS
+#include "core/device_forms/memory.hpp"
+#include "core/device_forms/team.hpp"
+#endif
 
 namespace minipipe::core {
 
@@ -16,8 +20,12 @@ using ExecutionSpace = Kokkos::OpenMP;
 #else
 using ExecutionSpace = Kokkos::DefaultExecutionSpace;
 #endif
-using MemorySpace = ExecutionSpace::memory_space;
 using HostSpace = Kokkos::HostSpace;
+#ifdef MINIPIPE_DEVICE_FORMS
+using MemorySpace = device_forms::Memory<ExecutionSpace>;
+#else
+using MemorySpace = ExecutionSpace::memory_space;
+#endif
 // Host memory that copies to and from a device go through at full speed and without waiting.
 #ifdef KOKKOS_ENABLE_CUDA
 using StagingSpace = std::conditional_t<std::is_same_v<MemorySpace, HostSpace>, HostSpace, Kokkos::CudaHostPinnedSpace>;
@@ -25,9 +33,12 @@ using StagingSpace = std::conditional_t<std::is_same_v<MemorySpace, HostSpace>, 
 using StagingSpace = HostSpace;
 #endif
 
-// True if kernels run on the host: there a team is one thread and inner loops are plain vector loops.
-inline constexpr bool on_host =
-    Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible && std::is_same_v<MemorySpace, Kokkos::HostSpace>;
+// True if kernels' memory is the host's and kernels take their forms for the host: there a team is one thread and inner loops
+// are plain vector loops. Otherwise kernels take their forms for a device and memory is copied to and from.
+inline constexpr bool on_host = std::is_same_v<MemorySpace, HostSpace>;
+// True if the host's libraries can work on kernels' memory: also where kernels' device forms run on the host (CMake's
+// MINIPIPE_DEVICE_FORMS).
+inline constexpr bool host_reaches = Kokkos::SpaceAccessibility<HostSpace, MemorySpace>::accessible;
 
 // In which type activations, their gradients, the weights as passes use them and messages are stored. Parameters, their
 // gradients and the optimizer's moments are fp32 either way.
@@ -53,6 +64,9 @@ template <class T>
 using OwnedVector = Kokkos::View<T*, Kokkos::LayoutRight, MemorySpace>;
 template <class T>
 using OwnedMatrix = Kokkos::View<T**, Kokkos::LayoutRight, MemorySpace>;
+// In host memory.
+template <class T>
+using OwnedHostVector = Kokkos::View<T*, Kokkos::LayoutRight, HostSpace>;
 
 // The type in which kernels compute with values stored as T. Also that of what goes with such values but is not stored in
 // reduced precision: vectors of parameters, gradients of parameters, statistics of norms and softmax, losses.
@@ -103,7 +117,11 @@ void fence(const Space& space, [[maybe_unused]] const char* reason) {
 }
 
 using RowRange = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+#ifdef MINIPIPE_DEVICE_FORMS
+using TeamPolicy = device_forms::TeamPolicy<ExecutionSpace>;
+#else
 using TeamPolicy = Kokkos::TeamPolicy<ExecutionSpace>;
+#endif
 using TeamMember = TeamPolicy::member_type;
 
 }  // namespace minipipe::core

@@ -32,7 +32,7 @@ inline Numbers random_numbers(std::size_t count, unsigned seed, double low = -1,
 template <class View>
 std::vector<typename View::non_const_value_type> read(const View& view) {
   Kokkos::fence();
-  const auto host = Kokkos::create_mirror_view(view);
+  const auto host = Kokkos::create_mirror_view(Kokkos::HostSpace(), view);
   Kokkos::deep_copy(host, view);
   return {host.data(), host.data() + host.size()};
 }
@@ -46,7 +46,7 @@ class Array {
   explicit Array(const Numbers& values) : view_("array", values.size()) { set(values); }
 
   void set(const Numbers& values) {
-    const auto host = Kokkos::create_mirror_view(view_);
+    const auto host = Kokkos::create_mirror_view(Kokkos::HostSpace(), view_);
     for (std::size_t i = 0; i < values.size(); ++i) {
       host(i) = static_cast<T>(values[i]);
     }
@@ -66,7 +66,7 @@ class Array {
 
 inline OwnedVector<std::int32_t> integers(const std::vector<std::int32_t>& values) {
   OwnedVector<std::int32_t> view("integers", values.size());
-  const auto host = Kokkos::create_mirror_view(view);
+  const auto host = Kokkos::create_mirror_view(Kokkos::HostSpace(), view);
   std::copy(values.begin(), values.end(), host.data());
   Kokkos::deep_copy(view, host);
   return view;

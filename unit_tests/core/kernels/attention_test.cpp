@@ -83,8 +83,9 @@ Result<T> run(const Case& c, const Numbers& qkv, const Numbers& output_gradient)
 }
 
 // One position, odd counts, one tile and a bit, three tiles; head depths below, at and beside vector widths.
-const Case cases[] = {{1, 1, 1, 1},   {2, 7, 3, 5},   {1, 33, 3, 16},     {2, 64, 1, 8},      {1, 70, 1, 4},
-                      {1, 130, 2, 3}, {1, 65, 1, 40}, {2, 7, 3, 5, 0.25}, {1, 70, 2, 4, 0.5}, {1, 131, 1, 3, 0.1}};
+const Case cases[] = {{1, 1, 1, 1},       {2, 7, 3, 5},       {1, 33, 3, 16},     {2, 64, 1, 8},
+                      {1, 70, 1, 4},      {1, 130, 2, 3},     {1, 65, 1, 40},     {1, 21, 1, 128},
+                      {2, 7, 3, 5, 0.25}, {1, 70, 2, 4, 0.5}, {1, 131, 1, 3, 0.1}};
 
 }  // namespace
 
