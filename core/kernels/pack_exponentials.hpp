@@ -38,15 +38,27 @@ inline void exponentials(Pack<float> (&x)[Count]) {
 template <int Count>
 inline void exponentials(Pack<double> (&x)[Count]) {
   for (Pack<double>& pack : x) {
-    for (int l = 0; l < pack_size<double>; ++l) pack[l] = ::exp(pack[l]);
+    double lanes[pack_size<double>];
+    std::memcpy(lanes, &pack, sizeof pack);
+    for (double& lane : lanes) lane = ::exp(lane);
+    std::memcpy(&pack, lanes, sizeof pack);
   }
 }
 
+// Whether the target adds to a product before it is rounded.
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+inline constexpr bool fused_products = true;
+#else
+inline constexpr bool fused_products = false;
+#endif
+
 // x[k] becomes e^x[k] for x[k] <= 0 as a term of a sum to which some lane adds 1; an operation shorter than the one above, with
 // the polynomial of power_of_two. log2(e) is a plain float here: the relative error is below 2e-7 + 2e-8 |x|, which grows far
-// slower than the term itself becomes small.
+// slower than the term itself becomes small. (Where products are rounded first, that error would be four times as large: so it
+// is the one above there.)
 template <int Count>
 inline void exponential_terms(Pack<float> (&x)[Count]) {
+  if constexpr (!fused_products) return exponentials(x);
   using V = Pack<float>;
   using Bits = PackTypes<float>::Bits;
   const V log2_e = all<V>(1.44269504F);
