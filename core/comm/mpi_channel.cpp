@@ -41,8 +41,7 @@ int checked_slot(int slot, const MessageBuffers& buffers, int peer, int tag) {
 
 }  // namespace
 
-MpiSendChannel::MpiSendChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers,
-                               const ExecutionSpace& instance)
+MpiSendChannel::MpiSendChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers, const ExecutionSpace& instance)
     : comm_(comm),
       peer_(peer),
       tag_(tag),

@@ -25,8 +25,7 @@ constexpr int edge_tag(int lower_stage, Direction direction) {
 // Constructors throw InputError if a message has more elements than MPI can count.
 class MpiSendChannel : public schedules::SendChannel {
  public:
-  MpiSendChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers,
-                 const ExecutionSpace& instance = {});
+  MpiSendChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers, const ExecutionSpace& instance = {});
   // Adds the bytes of each message to `sent_bytes`, which must outlive the channel.
   MpiSendChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers, std::int64_t& sent_bytes);
   // Gives sends that are under way a short time to complete. If the peer never takes them, their memory is left allocated.
@@ -52,8 +51,7 @@ class MpiSendChannel : public schedules::SendChannel {
 // A message of another length than the buffers' is a RunError.
 class MpiReceiveChannel : public schedules::ReceiveChannel {
  public:
-  MpiReceiveChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers,
-                    const ExecutionSpace& instance = {});
+  MpiReceiveChannel(MPI_Comm comm, int peer, int tag, const MessageBuffers& buffers, const ExecutionSpace& instance = {});
   // Cancels the posted receives, or else MPI_Finalize would wait for messages that nobody sends. Until then they take messages:
   // a peer may send through a new channel of the same communicator and tag only after this (a barrier, a new communicator).
   ~MpiReceiveChannel() override;
