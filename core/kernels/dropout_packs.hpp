@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/kernels/packs.hpp"
+#include "core/kernels/pack_loops.hpp"
 #include "core/kernels/philox.hpp"
 
 // Factors of dropout, many at a time: the words of philox() for some counters in a row, formed side by side on the host.

@@ -1,6 +1,6 @@
 #include "core/kernels/gelu.hpp"
 
-#include "core/kernels/packs.hpp"
+#include "core/kernels/pack_loops.hpp"
 #include "core/kernels/shape.hpp"
 
 namespace minipipe::core {

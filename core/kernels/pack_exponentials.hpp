@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/kernels/packs.hpp"
+#include "core/kernels/pack_loops.hpp"
 
 // Exponentials of packs, one or several at a time; only on the host.
 namespace minipipe::core {

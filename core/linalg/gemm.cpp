@@ -36,8 +36,8 @@ inline constexpr bool have_onednn = false;
 
 // With the libraries that Kokkos Kernels knows for host memory, wherever that is what the kernels have.
 template <class T>
-using BlasMatrix = Kokkos::View<T**, Kokkos::LayoutRight,
-                                std::conditional_t<host_reaches && !on_host, HostSpace, MemorySpace>, Unmanaged>;
+using BlasMatrix =
+    Kokkos::View<T**, Kokkos::LayoutRight, std::conditional_t<host_reaches && !on_host, HostSpace, MemorySpace>, Unmanaged>;
 
 template <class T>
 void kokkos_gemm(const ExecutionSpace& space, const char* a_form, const char* b_form, T alpha, BlasMatrix<const T> a,

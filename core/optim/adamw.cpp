@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/kernels/math.hpp"
-#include "core/kernels/packs.hpp"
+#include "core/kernels/pack_loops.hpp"
 #include "core/kernels/pieces.hpp"
 #include "core/kernels/reduce.hpp"
 #include "core/kernels/shape.hpp"
