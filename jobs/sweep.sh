@@ -67,7 +67,8 @@ run_case() { # CASE RANKS FOLDER
   settings "$1" > "$3/settings.txt" || return 3
   if [ "$2" = 1 ]; then
     # Without a launcher, which would take longer than a small case.
-    launch_command=(env OMP_NUM_THREADS=1 OMP_PROC_BIND=false OMPI_MCA_ess_singleton_isolated=1 "$minipipe")
+    launch_command=(env OMP_NUM_THREADS=1 OMP_PROC_BIND=false OMPI_MCA_ess_singleton_isolated=1
+      OMPI_MCA_orte_create_session_dirs=0 "$minipipe")
   else
     mpirun_command "$2"
   fi

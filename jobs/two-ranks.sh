@@ -35,7 +35,7 @@ run() { # NAME SCHEDULE M LAUNCHER...
 on_core() { # CORE ARGUMENT...
   local core=$1
   shift
-  OMPI_MCA_ess_singleton_isolated=1 bound "$core" 1 "$minipipe" "$@"
+  OMPI_MCA_ess_singleton_isolated=1 OMPI_MCA_orte_create_session_dirs=0 bound "$core" 1 "$minipipe" "$@"
 }
 
 for round in $(seq "$rounds"); do

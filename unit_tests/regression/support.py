@@ -118,6 +118,8 @@ class Job:
         self.command = [sys.executable, WRAPPER, str(self.folder), program or MINIPIPE, *map(str, args)]
         if ranks > 1:
             self.command = [MPIEXEC, "-n", str(ranks), *self.command]
+        # Programs without a launcher have one folder in /tmp, which one of them may delete while another makes it.
+        alone = {} if ranks > 1 else {"OMPI_MCA_orte_create_session_dirs": "0"}
         self.begin = time.monotonic()
         self.launcher_ended = False  # by itself
         self.launcher_killed = False
@@ -130,7 +132,7 @@ class Job:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, **(env or {})},
+                env={**os.environ, **alone, **(env or {})},
             )
 
     def pids(self, rank):

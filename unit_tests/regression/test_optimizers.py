@@ -29,7 +29,7 @@ def resumes(optimizer, schedule):
     pieces = f"{optimizer}_{schedule}_pieces"
     if schedule != "1f1b":
         support.train(4, whole, changes(optimizer, more))
-    stop = {**more, "run.time_limit": 1e-3, "run.resume": "latest"}
+    stop = {**more, "run.time_limit": 1e-3, "run.grace": 1000.0, "run.resume": "latest"}
     support.train(4, pieces, changes(optimizer, stop), status=75)
     done = support.read_trace(pieces, ("step",))["step"][-1]
     assert 0 < done < DECK["run.steps"], done

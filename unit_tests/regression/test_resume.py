@@ -8,6 +8,7 @@ import support
 # An update takes long enough for a signal to arrive in the middle of the run.
 COMMON = {
     "run.steps": 12,
+    "run.grace": 1000.0,  # on a busy machine, too, asynchronous runs stop where the deck drains
     "checkpoint.interval": 4,
     "checkpoint.keep": 9,
     "train.microbatches": 8,

@@ -4,7 +4,9 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace as Of
 
 import h5py
 import numpy as np
@@ -271,8 +273,8 @@ def test_shares_of_ddp():
         sdp, ddp = pivots[of]["cells"]
         assert pivots[metric]["cells"] == [[a / b for a, b in zip(sdp, ddp)], [1.0, 1.0]], (pivots[metric], sdp, ddp)
 
-    from report.of_ddp import loss_share  # pylint: disable=import-outside-toplevel,no-name-in-module
-    from types import SimpleNamespace as Of  # pylint: disable=import-outside-toplevel
+    sys.path.append(str(support.SOURCE / "jobs"))
+    from report.of_ddp import loss_share  # pylint: disable=import-outside-toplevel
 
     def run(steps, values, tokens_of_step):
         every = np.arange(1, steps[-1] + 1)

@@ -121,7 +121,7 @@ def test_flush():
 def test_stop_and_resume():
     for name, window in (("pipedream", 1), ("pipedream-2bw", 4), ("pipemare", 4)):
         steps = MICROBATCHES // window
-        more = {"checkpoint.interval": steps // 3, "checkpoint.keep": 9}
+        more = {"checkpoint.interval": steps // 3, "checkpoint.keep": 9, "run.grace": 1000.0}
         whole = train(name, window, more, out=f"{name}_whole")
         assert support.summary(whole)["gradient_delay"]["max"][0] > 0, "no delay: a stash would not matter"
         train(name, window, {**more, "run.time_limit": 1e-3, "run.resume": "latest"}, out=f"{name}_pieces", status=75)
