@@ -1,3 +1,4 @@
+#include "core/bench/branches.hpp"
 #include "core/bench/kernel_case.hpp"
 #include "core/kernels/attention.hpp"
 
@@ -5,6 +6,7 @@ namespace minipipe::core {
 
 std::vector<KernelCase> attention_cases(const ExecutionSpace& space, const BenchShape& shape) {
   const ModelConfig& model = shape.model;
+  if (!branches_of(model).attention) return {};
   const std::int64_t rows = shape.rows(), width = model.width, keys = kv_width(model);
   const AttentionShape attention{shape.train.microbatch_size, shape.train.sequence, model.heads, kv_heads(model)};
   const std::int64_t features = width + 2 * keys;

@@ -52,14 +52,15 @@ std::vector<KernelResult> bench_kernels(const Deck& deck, int repeat, References
   const BenchShape shape{model_config(deck), train_shape(deck), static_cast<std::uint64_t>(deck.run.seed),
                          deck.precision.compute == "bf16"};
   std::vector<KernelResult> results;
-  for (const auto build : {linear_cases, attention_cases, norm_cases, elementwise_cases, end_cases, adam_cases, muon_cases}) {
+  for (const auto build : {linear_cases, attention_cases, expert_cases, state_space_cases, norm_cases, elementwise_cases,
+                           end_cases, adam_cases, muon_cases}) {
     for (const KernelCase& c : build(space, shape)) {
       results.push_back(measure_case(space, repeat, c, references));
       KernelResult& result = results.back();
       const std::string optimizer = deck.train.optimizer;
       if (result.name == "adamw::update") result.used = optimizer != "nadam";
       if (result.name == "nadam::update") result.used = optimizer == "nadam";
-      if (result.name == "muon::update") result.used = optimizer == "muon";
+      if (result.name.starts_with("muon::update")) result.used = optimizer == "muon";
     }
   }
   return results;
@@ -138,14 +139,15 @@ BenchReport run_bench(const Deck& deck, int repeat, const std::function<void(con
   std::ostringstream kokkos;
   Kokkos::print_configuration(kokkos, false);
   report.kokkos = kokkos.str();
+  const bool with_bf16 = deck.precision.compute == "bf16";
   References references(space, repeat);
   tell("rates of matrix products");
-  references.measure_gemms(model_config(deck), train_shape(deck), deck.precision.compute == "bf16");
+  references.measure_gemms(model_config(deck), train_shape(deck), with_bf16);
   tell("a training step");
   report.step = bench_step(deck, repeat);
   tell("kernels");
   report.kernels = bench_kernels(deck, repeat, references);
-  references.measure_gemms(model_config(deck), train_shape(deck), deck.precision.compute == "bf16");
+  references.measure_gemms(model_config(deck), train_shape(deck), with_bf16);
   // By the final rate, which may be better than the one known before.
   for (KernelResult& kernel : report.kernels) {
     if (kernel.limit != "copy") {
@@ -153,7 +155,9 @@ BenchReport run_bench(const Deck& deck, int repeat, const std::function<void(con
       kernel.share = kernel.rate / kernel.reference;
     }
   }
-  report.step.gemm_fraction = report.step.flops / (report.step.seconds.median * references.gemm_gflops() * 1e9);
+  const double rate = report.step.flops / report.step.seconds.median * 1e-9;
+  report.step.gemm_fraction = rate / references.gemm_gflops();
+  if (with_bf16) report.step.gemm_bf16_fraction = rate / references.bf16_gemm_gflops();
   report.gemms = references.gemms();
   report.copies = references.copies();
   return report;

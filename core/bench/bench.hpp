@@ -17,7 +17,7 @@ BenchReport run_bench(const Deck& deck, int repeat, const std::function<void(con
 
 // The parts.
 std::vector<KernelResult> bench_kernels(const Deck& deck, int repeat, References& references);
-StepResult bench_step(const Deck& deck, int repeat);  // without gemm_fraction
+StepResult bench_step(const Deck& deck, int repeat);  // without the shares of matrix rates
 
 // The component in the label of a kernel, minipipe::component::operation; "kokkos" for kernels of Kokkos itself.
 std::string group_of(const std::string& label);

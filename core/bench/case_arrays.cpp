@@ -1,4 +1,5 @@
 #include "core/bench/kernel_case.hpp"
+#include "core/kernels/elementwise.hpp"
 #include "core/kernels/initialise.hpp"
 
 namespace minipipe::core {
@@ -14,6 +15,22 @@ OwnedMatrix<float> random_matrix(const ExecutionSpace& space, std::int64_t rows,
   fill_normal<float>(space, flatten(values), 1.0, 1, static_cast<std::uint64_t>(rows * columns));
   return values;
 }
+
+template <class T>
+OwnedMatrix<T> random_values(const ExecutionSpace& space, std::int64_t rows, std::int64_t columns) {
+  const OwnedMatrix<float> values = random_matrix(space, rows, columns);
+  if constexpr (std::is_same_v<T, float>) {
+    return values;
+  } else {
+    OwnedMatrix<T> rounded("minipipe::bench::values", rows, columns);
+    convert<T, float>(space, flatten(Matrix<T>(rounded)), flatten(Matrix<float>(values)));
+    fence(space, "before what was converted is given back");
+    return rounded;
+  }
+}
+
+template OwnedMatrix<float> random_values<float>(const ExecutionSpace&, std::int64_t, std::int64_t);
+template OwnedMatrix<bf16> random_values<bf16>(const ExecutionSpace&, std::int64_t, std::int64_t);
 
 OwnedVector<std::int32_t> random_tokens(std::int64_t count, int vocab) {
   OwnedVector<std::int32_t> tokens("minipipe::bench::tokens", count);

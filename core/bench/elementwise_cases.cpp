@@ -1,3 +1,4 @@
+#include "core/bench/branches.hpp"
 #include "core/bench/kernel_case.hpp"
 #include "core/kernels/bias.hpp"
 #include "core/kernels/dropout.hpp"
@@ -57,7 +58,7 @@ std::vector<KernelCase> stream_cases(const ExecutionSpace& space, const BenchSha
             [=] { dropout_residual_add<float>(space, flatten(out), flatten(a), residual_rate); });
   cases.add("bias::add", kind.biases, 2, 1, [=] { bias_add<float>(space, out, zeros); });
   cases.add("bias::gradient", kind.biases, 1, 1, [=] { bias_gradient<float>(space, sums, a); });
-  if (head_size(shape.model) % 2 == 0) {
+  if (branches_of(shape.model).attention && head_size(shape.model) % 2 == 0) {
     const OwnedMatrix<double> table("minipipe::bench::rotary", shape.train.sequence, head_size(shape.model));
     rotary_table(space, table, rotary_base);
     cases.add("rotary::apply", kind.rotary, 2, 1, [=] { rotary_apply<float>(space, a, table, table.extent(0)); });
@@ -67,6 +68,7 @@ std::vector<KernelCase> stream_cases(const ExecutionSpace& space, const BenchSha
 
 // Inside the MLP, rows x hidden.
 std::vector<KernelCase> hidden_cases(const ExecutionSpace& space, const BenchShape& shape) {
+  if (!branches_of(shape.model).mlp) return {};
   const std::int64_t rows = shape.rows(), hidden = hidden_width(shape.model);
   const bool gated = architecture(shape.model).gated_mlp;
   const auto a = random_matrix(space, rows, hidden), b = random_matrix(space, rows, hidden);

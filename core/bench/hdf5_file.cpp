@@ -74,6 +74,7 @@ void write_step(const File& file, const StepResult& step) {
   file.set("/step", "tokens_per_s", step.tokens_per_s);
   file.set("/step", "flops", step.flops);
   file.set("/step", "gemm_fraction", step.gemm_fraction);
+  if (step.gemm_bf16_fraction) file.set("/step", "gemm_bf16_fraction", *step.gemm_bf16_fraction);
   file.set("/step", "memory_bytes", step.memory_bytes);
   file.set("/step", "recorded_seconds", step.recorded_seconds);
   file.set("/step", "overhead_share", step.overhead_share);

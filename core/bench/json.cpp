@@ -37,11 +37,13 @@ Json json_of(const StepResult& step) {
                  {"deallocations", e.deallocations},
                  {"deep_copies", e.deep_copies},
                  {"deep_copied_bytes", e.deep_copied_bytes}};
+  const Json of_bf16 = step.gemm_bf16_fraction ? Json(*step.gemm_bf16_fraction) : Json(nullptr);
   events["fences"] = tools_see_fences ? Json(e.fences) : Json(nullptr);
   return {{"seconds", json_of(step.seconds)},
           {"tokens_per_s", step.tokens_per_s},
           {"flops", step.flops},
           {"gemm_fraction", step.gemm_fraction},
+          {"gemm_bf16_fraction", of_bf16},
           {"memory_bytes", step.memory_bytes},
           {"recorded_seconds", step.recorded_seconds},
           {"overhead_share", step.overhead_share},

@@ -37,9 +37,12 @@ struct BenchShape {
   std::int64_t rows() const { return train.rows(); }
 };
 
-// The cases by component; each list owns its memory, so that one after the other is alive.
+// The cases by component; each list owns its memory, so that one after the other is alive. Kernels of branches that no layer of
+// the model has are left out.
 std::vector<KernelCase> linear_cases(const ExecutionSpace& space, const BenchShape& shape);
 std::vector<KernelCase> attention_cases(const ExecutionSpace& space, const BenchShape& shape);
+std::vector<KernelCase> expert_cases(const ExecutionSpace& space, const BenchShape& shape);       // router to combination
+std::vector<KernelCase> state_space_cases(const ExecutionSpace& space, const BenchShape& shape);  // convolution to norm
 std::vector<KernelCase> norm_cases(const ExecutionSpace& space, const BenchShape& shape);
 std::vector<KernelCase> elementwise_cases(const ExecutionSpace& space, const BenchShape& shape);
 std::vector<KernelCase> end_cases(const ExecutionSpace& space, const BenchShape& shape);  // embedding, cross-entropy
@@ -49,6 +52,9 @@ std::vector<KernelCase> muon_cases(const ExecutionSpace& space, const BenchShape
 // Arrays of normal numbers: zeros may run at a higher clock, denormal numbers at a far lower one.
 OwnedVector<float> random_vector(const ExecutionSpace& space, std::int64_t size);
 OwnedMatrix<float> random_matrix(const ExecutionSpace& space, std::int64_t rows, std::int64_t columns);
+// The same, rounded to T: float or bf16.
+template <class T>
+OwnedMatrix<T> random_values(const ExecutionSpace& space, std::int64_t rows, std::int64_t columns);
 // Tokens 0 .. vocab-1, scattered.
 OwnedVector<std::int32_t> random_tokens(std::int64_t count, int vocab);
 

@@ -1,23 +1,10 @@
+#include "core/bench/branches.hpp"
 #include "core/bench/kernel_case.hpp"
-#include "core/kernels/elementwise.hpp"
 #include "core/model/linear.hpp"
 
 namespace minipipe::core {
 
 namespace {
-
-template <class T>
-OwnedMatrix<T> random_values(const ExecutionSpace& space, std::int64_t rows, std::int64_t columns) {
-  const OwnedMatrix<float> values = random_matrix(space, rows, columns);
-  if constexpr (std::is_same_v<T, float>) {
-    return values;
-  } else {
-    OwnedMatrix<T> rounded("minipipe::bench::values", rows, columns);
-    convert<T, float>(space, flatten(Matrix<T>(rounded)), flatten(Matrix<float>(values)));
-    fence(space, "before what was converted is given back");
-    return rounded;
-  }
-}
 
 template <class T>
 std::vector<KernelCase> cases_of(const ExecutionSpace& space, const BenchShape& shape) {
@@ -47,15 +34,28 @@ std::vector<KernelCase> cases_of(const ExecutionSpace& space, const BenchShape& 
     common.run = [=] { linear_backward_weight<T>(space, gradient, {}, output, input); };
     cases.push_back(common);
   };
-  if (architecture(model).fused_qkv) {
-    add("qkv", 3 * model.width, model.width);
-  } else {
-    add("q", model.width, model.width);
-    add("kv", kv_width(model), model.width);
+  const Branches has = branches_of(model);
+  if (has.attention) {
+    if (architecture(model).fused_qkv) {
+      add("qkv", 3 * model.width, model.width);
+    } else {
+      add("q", model.width, model.width);
+      add("kv", kv_width(model), model.width);
+    }
+    add("projection", model.width, model.width);
   }
-  add("projection", model.width, model.width);
-  add("up", hidden_width(model), model.width);
-  add("down", model.width, hidden_width(model));
+  if (has.mlp) {
+    add("up", hidden_width(model), model.width);
+    add("down", model.width, hidden_width(model));
+  }
+  // The experts' own products are with their other cases.
+  if (has.experts) add("router", model.experts, model.width);
+  if (has.state_space) {
+    add("state_space_z", state_width(model), model.width);
+    add("state_space_xbc", conv_features(model), model.width);
+    add("state_space_dt", state_heads(model), model.width);
+    add("state_space_out", model.width, state_width(model));
+  }
   add("head", model.vocab, model.width);
   return cases;
 }

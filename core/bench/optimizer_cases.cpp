@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "core/bench/branches.hpp"
 #include "core/bench/kernel_case.hpp"
 #include "core/kernels/initialise.hpp"
 #include "core/kernels/reduce.hpp"
@@ -26,6 +27,29 @@ double newton_schulz_flops(const MuonMatrix& matrix, int steps) {
   const auto side = static_cast<double>(std::min(matrix.rows, matrix.columns));
   const auto count = static_cast<double>(matrix.rows * matrix.columns);
   return steps * (2 * 2 * side * count + 2 * side * side * side);
+}
+
+KernelCase muon_case(const ExecutionSpace& space, const BenchShape& shape, int layer, const std::string& kind) {
+  const auto store = make_store(space, shape, {false, layer, 1, false}, OptimizerKind::muon);
+  const auto& matrices = store->optimizer().matrices;
+  const auto memory = std::make_shared<MuonMemory<float>>(matrices);
+  const MuonOptions options;
+  KernelCase c;
+  c.name = "muon::update" + kind;
+  c.shape = std::to_string(matrices.size()) + " matrices of a block";
+  c.limit = Limit::gemm;
+  double floats = 0;
+  for (const MuonMatrix& matrix : matrices) {
+    c.flops += newton_schulz_flops(matrix, options.newton_schulz_steps);
+    floats += static_cast<double>(matrix.rows * matrix.columns);
+  }
+  c.bytes = 4 * 5 * floats;  // parameters and moments to and fro, gradients
+  c.working_set = 4 * 3 * floats;
+  c.run = [=] {
+    muon_update<float>(space, store->parameters(), store->first_moment(), store->gradients(), store->optimizer().matrices,
+                       options, 0.1, rate, 1.0, memory->workspace());
+  };
+  return c;
 }
 
 }  // namespace
@@ -54,28 +78,14 @@ std::vector<KernelCase> adam_cases(const ExecutionSpace& space, const BenchShape
           })};
 }
 
-// The matrices of one block.
+// The matrices of one block; of each kind where layers differ.
 std::vector<KernelCase> muon_cases(const ExecutionSpace& space, const BenchShape& shape) {
-  const auto store = make_store(space, shape, {false, 0, 1, false}, OptimizerKind::muon);
-  const auto& matrices = store->optimizer().matrices;
-  const auto memory = std::make_shared<MuonMemory<float>>(matrices);
-  const MuonOptions options;
-  KernelCase c;
-  c.name = "muon::update";
-  c.shape = std::to_string(matrices.size()) + " matrices of a block";
-  c.limit = Limit::gemm;
-  double floats = 0;
-  for (const MuonMatrix& matrix : matrices) {
-    c.flops += newton_schulz_flops(matrix, options.newton_schulz_steps);
-    floats += static_cast<double>(matrix.rows * matrix.columns);
+  std::vector<KernelCase> cases;
+  for (const int layer : first_of_each_kind(shape.model)) {
+    const LayerKind kind = layer_kind(shape.model, layer);
+    cases.push_back(muon_case(space, shape, layer, kind == LayerKind::transformer ? "" : std::string(" ") + name_of(kind)));
   }
-  c.bytes = 4 * 5 * floats;  // parameters and moments to and fro, gradients
-  c.working_set = 4 * 3 * floats;
-  c.run = [=] {
-    muon_update<float>(space, store->parameters(), store->first_moment(), store->gradients(), store->optimizer().matrices,
-                       options, 0.1, rate, 1.0, memory->workspace());
-  };
-  return {c};
+  return cases;
 }
 
 }  // namespace minipipe::core

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/bench/branches.hpp"
 #include "core/kernels/elementwise.hpp"
 #include "core/linalg/gemm.hpp"
 
@@ -22,24 +23,41 @@ double elongation(const GemmShape& g) {
 }  // namespace
 
 std::vector<GemmShape> step_gemms(const ModelConfig& model, const TrainShape& shape) {
-  const std::int64_t rows = shape.rows(), width = model.width, hidden = hidden_width(model);
-  std::vector<std::pair<std::int64_t, std::int64_t>> layers;  // features out, in
-  if (architecture(model).fused_qkv) {
-    layers.emplace_back(3 * width, width);
-  } else {
-    layers.emplace_back(width, width);
-    layers.emplace_back(kv_width(model), width);
-  }
-  layers.emplace_back(width, width);
-  layers.emplace_back(hidden, width);
-  layers.emplace_back(width, hidden);
-  layers.emplace_back(model.vocab, width);
+  const std::int64_t rows = shape.rows(), width = model.width, hidden = hidden_width(model), inner = state_width(model);
+  const Branches has = branches_of(model);
   std::vector<GemmShape> result;
-  for (const auto& [out, in] : layers) {
-    result.push_back({rows, out, in});
-    result.push_back({rows, in, out});
-    result.push_back({out, in, rows});
+  const auto add = [&](std::int64_t tokens, std::int64_t out, std::int64_t in) {
+    result.push_back({tokens, out, in});
+    result.push_back({tokens, in, out});
+    result.push_back({out, in, tokens});
+  };
+  if (has.attention) {
+    if (architecture(model).fused_qkv) {
+      add(rows, 3 * width, width);
+    } else {
+      add(rows, width, width);
+      add(rows, kv_width(model), width);
+    }
+    add(rows, width, width);
   }
+  if (has.mlp) {
+    add(rows, hidden, width);
+    add(rows, width, hidden);
+  }
+  if (has.experts) {
+    // An expert's fair share of the rows.
+    const std::int64_t share = std::max<std::int64_t>(1, rows * model.expert_choices / model.experts);
+    add(rows, model.experts, width);
+    add(share, expert_width(model), width);
+    add(share, width, expert_width(model));
+  }
+  if (has.state_space) {
+    add(rows, inner, width);
+    add(rows, conv_features(model), width);
+    add(rows, state_heads(model), width);
+    add(rows, width, inner);
+  }
+  add(rows, model.vocab, width);
   return result;
 }
 

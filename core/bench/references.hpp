@@ -20,7 +20,7 @@ struct GemmReference {
   double drift = 0;   // relative difference of the two measurements: how much the machine changed meanwhile
 };
 
-// The products of a step by size: every linear layer's forward, its two gradients, and the head's.
+// The products of a step by size: every linear layer's forward, its two gradients, and the head's. Of layers the model has.
 std::vector<GemmShape> step_gemms(const ModelConfig& model, const TrainShape& shape);
 
 // Of those, the one nearest to a cube: the one with the most operations among those whose sides differ by a factor of two at

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,9 @@ struct StepResult {
   Quartiles seconds;  // of a step, without anybody listening
   double tokens_per_s = 0;
   double flops = 0;          // of its matrix products, as summary.json counts them
-  double gemm_fraction = 0;  // flops / (median step time x the hidden layer's matrix rate)
+  double gemm_fraction = 0;  // flops / (median step time x the hidden layer's matrix rate in float)
+  // The same by the rate of bf16 matrices; decks in bf16 alone.
+  std::optional<double> gemm_bf16_fraction;
   std::int64_t memory_bytes = 0;
   // From steps in which Kokkos Tools' callbacks were listened to.
   std::vector<GroupTime> groups;  // the longest first
@@ -60,7 +63,7 @@ struct BenchReport {
 // For people.
 std::string bench_table(const BenchReport& report);
 
-// One line. Names as in the structures above; times in seconds, rates in 10^9 per second.
+// One line. Names as in the structures above; times in seconds, rates in 10^9 per second; null what is not known.
 std::string bench_json(const BenchReport& report);
 
 // HDF5: root attributes format ("minipipe bench"), format_version, version, git_hash, deck, host, cpu, execution_space,

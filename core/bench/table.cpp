@@ -60,6 +60,10 @@ std::string bench_table(const BenchReport& report) {
   const StepResult& step = report.step;
   add(text, "\nstep %.3f ms (+- %.1f %%), %.1f tokens/s, gemm_fraction %.3f, %.1f MB\n", 1e3 * step.seconds.median,
       spread(step.seconds), step.tokens_per_s, step.gemm_fraction, 1e-6 * static_cast<double>(step.memory_bytes));
+  if (step.gemm_bf16_fraction) {
+    add(text, "gemm_fraction is of the rate of fp32 matrices; gemm_bf16_fraction %.3f of that of bf16\n",
+        *step.gemm_bf16_fraction);
+  }
   add(text, "%-16s %10s %12s %8s   (step while recorded: %.3f ms)\n", "group", "calls", "ms", "share %",
       1e3 * step.recorded_seconds);
   for (const GroupTime& g : step.groups) {

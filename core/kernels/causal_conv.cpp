@@ -53,6 +53,62 @@ struct ConvGroup {
   }
 };
 
+// Rows begin .. end of a group of columns that the pointers point at. Full: all columns of a group, so that loops have a
+// constant length and sums stay in registers.
+struct ConvRows {
+  std::int64_t begin, end, columns, stride, sequence, width;
+
+  template <bool Full>
+  KOKKOS_INLINE_FUNCTION std::int64_t length() const {
+    return Full ? column_group : width;
+  }
+};
+
+template <bool Full, class T, class C>
+KOKKOS_INLINE_FUNCTION void forward_rows(const ConvRows& rows, const ConvGroup<C>& group, T* out, const T* x) {
+  const std::int64_t width = rows.length<Full>();
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    C u[column_group] = {};
+    group.convolve(u, x + row * rows.stride, rows.stride, row % rows.sequence, width);
+    T* y = out + row * rows.columns;
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < width; ++j) {
+      y[j] = u[j] / (C(1) + exponential(-u[j]));
+    }
+  }
+}
+
+template <bool Full, class T, class C>
+KOKKOS_INLINE_FUNCTION void silu_rows(const ConvRows& rows, const ConvGroup<C>& group, T* u_gradient, const T* output_gradient,
+                                      const T* x) {
+  const std::int64_t width = rows.length<Full>();
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    C u[column_group] = {};
+    group.convolve(u, x + row * rows.stride, rows.stride, row % rows.sequence, width);
+    const T* dy = output_gradient + row * rows.columns;
+    T* du = u_gradient + row * rows.columns;
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < width; ++j) {
+      const C sigmoid = C(1) / (C(1) + exponential(-u[j]));
+      du[j] = dy[j] * sigmoid * (1 + u[j] * (1 - sigmoid));
+    }
+  }
+}
+
+// dx[t] = sum_k weight[k] du[t + K - 1 - k]; `stride` is that of x_gradient.
+template <bool Full, class T, class C>
+KOKKOS_INLINE_FUNCTION void backward_rows(const ConvRows& rows, const ConvGroup<C>& group, T* x_gradient, const T* u_gradient) {
+  const std::int64_t width = rows.length<Full>();
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    C sums[column_group] = {};
+    group.add_taps(sums, u_gradient + row * rows.columns, rows.columns, rows.sequence - 1 - row % rows.sequence, width);
+    T* dx = x_gradient + row * rows.stride;
+    for (std::int64_t j = 0; j < width; ++j) {
+      dx[j] = sums[j];
+    }
+  }
+}
+
 // body(first_row, last_row, first_column, width): on a device, neighbouring threads have neighbouring columns.
 template <class Body>
 void for_blocks(const char* label, const ExecutionSpace& space, std::int64_t rows, std::int64_t columns, const Body& body) {
@@ -87,14 +143,11 @@ void causal_conv_forward(const ExecutionSpace& space, Matrix<T> out, const Colum
       KOKKOS_LAMBDA(const std::int64_t first_row, const std::int64_t last_row, const std::int64_t first,
                     const std::int64_t width) {
         const ConvGroup<C> group(weight.data(), bias.data(), taps, first, width);
-        for (std::int64_t row = first_row; row < last_row; ++row) {
-          C u[column_group] = {};
-          group.convolve(u, input + row * stride + first, stride, row % sequence, width);
-          T* y = out.data() + row * columns + first;
-#pragma GCC ivdep
-          for (std::int64_t j = 0; j < width; ++j) {
-            y[j] = u[j] / (C(1) + exponential(-u[j]));
-          }
+        const ConvRows range{first_row, last_row, columns, stride, sequence, width};
+        if (width == column_group) {
+          forward_rows<true>(range, group, out.data() + first, input + first);
+        } else {
+          forward_rows<false>(range, group, out.data() + first, input + first);
         }
       });
 }
@@ -117,19 +170,15 @@ void causal_conv_backward_input(const ExecutionSpace& space, const Columns<T>& x
       KOKKOS_LAMBDA(const std::int64_t first_row, const std::int64_t last_row, const std::int64_t first,
                     const std::int64_t width) {
         const ConvGroup<C> group(weight.data(), bias.data(), taps, first, width);
-        for (std::int64_t row = first_row; row < last_row; ++row) {
-          C u[column_group] = {};
-          group.convolve(u, input + row * stride + first, stride, row % sequence, width);
-          const T* dy = output_gradient.data() + row * columns + first;
-          T* du = u_gradient.data() + row * columns + first;
-#pragma GCC ivdep
-          for (std::int64_t j = 0; j < width; ++j) {
-            const C sigmoid = C(1) / (C(1) + exponential(-u[j]));
-            du[j] = dy[j] * sigmoid * (1 + u[j] * (1 - sigmoid));
-          }
+        const ConvRows range{first_row, last_row, columns, stride, sequence, width};
+        T* du = u_gradient.data() + first;
+        const T* dy = output_gradient.data() + first;
+        if (width == column_group) {
+          silu_rows<true>(range, group, du, dy, input + first);
+        } else {
+          silu_rows<false>(range, group, du, dy, input + first);
         }
       });
-  // dx[t] = sum_k weight[k] du[t + K - 1 - k]
   T* input_gradient = x_gradient.data;
   const std::int64_t gradient_stride = x_gradient.stride;
   for_blocks(
@@ -137,13 +186,11 @@ void causal_conv_backward_input(const ExecutionSpace& space, const Columns<T>& x
       KOKKOS_LAMBDA(const std::int64_t first_row, const std::int64_t last_row, const std::int64_t first,
                     const std::int64_t width) {
         const ConvGroup<C> group(weight.data(), bias.data(), taps, first, width);
-        for (std::int64_t row = first_row; row < last_row; ++row) {
-          C sums[column_group] = {};
-          group.add_taps(sums, u_gradient.data() + row * columns + first, columns, sequence - 1 - row % sequence, width);
-          T* dx = input_gradient + row * gradient_stride + first;
-          for (std::int64_t j = 0; j < width; ++j) {
-            dx[j] = sums[j];
-          }
+        const ConvRows range{first_row, last_row, columns, gradient_stride, sequence, width};
+        if (width == column_group) {
+          backward_rows<true>(range, group, input_gradient + first, u_gradient.data() + first);
+        } else {
+          backward_rows<false>(range, group, input_gradient + first, u_gradient.data() + first);
         }
       });
 }

@@ -1,19 +1,25 @@
 #pragma once
 
+#include "core/kernels/packs.hpp"
 #include "core/kernels/selective_scan_common.hpp"
 
 namespace minipipe::core {
 
 // Scratch of one (sequence, head) on the host. A row belongs to one feature and has the S components of its state, with zeros
-// up to whole blocks of sum_lanes: loops over it need no end of their own.
+// up to whole blocks of sum_lanes, which are whole packs: loops over it need no end of their own.
 template <class C>
 struct HostScanScratch {
+  // What goes through a chunk together: their states and gradients, and what is summed over features, fit into the registers.
+  static constexpr int packs = 2, features_together = vector_registers / 8;
+
+  static constexpr std::int64_t history_size = (scan_chunk + 1) * features_together * packs * pack_size<C>;
+
   std::int64_t row, features;
   C *history, *gradient, *rows, *gh, *x, *dy, *dx, *step, *decay, *sigmoid;
 
   static std::int64_t row_of(std::int64_t state) { return (state + sum_lanes - 1) / sum_lanes * sum_lanes; }
   static std::int64_t elements(std::int64_t state, std::int64_t head_size) {
-    return row_of(state) * (scan_chunk + 1 + head_size + 4 * scan_chunk) + scan_chunk * (sum_lanes + 3 * head_size + 3) +
+    return row_of(state) * (head_size + 4 * scan_chunk) + history_size + scan_chunk * (sum_lanes + 3 * head_size + 3) +
            sum_lanes;
   }
   HostScanScratch(C* memory, std::int64_t state, std::int64_t head_size) : row(row_of(state)), features(head_size) {
@@ -24,8 +30,8 @@ struct HostScanScratch {
       memory += count;
       return start;
     };
-    history = take((scan_chunk + 1) * row);  // of one feature: its states before and within the chunk
-    gradient = take(features * row);         // of the state behind the position
+    history = take(history_size);     // states before and within the chunk, of some features and packs
+    gradient = take(features * row);  // of the state behind the position
     rows = take(4 * scan_chunk * row);
     gh = take(scan_chunk * sum_lanes);  // parts of <g_t, h_{t-1}>
     x = take(scan_chunk * features);
@@ -42,20 +48,8 @@ struct HostScanScratch {
   C* hy(std::int64_t t) const { return write(t) + 3 * row; }
 };
 
-template <int Half = sum_lanes / 2, class C>
-C sum_of_lanes(C* lanes) {
-  for (int l = 0; l < Half; ++l) {
-    lanes[l] += lanes[l + Half];
-  }
-  if constexpr (Half > 1) {
-    return sum_of_lanes<Half / 2>(lanes);
-  } else {
-    return lanes[0];
-  }
-}
-
-// The backward of one sequence and head on the host: features one by one, with vectors along the state, so that of all sums
-// only that for x's gradient runs along a vector.
+// The backward of one sequence and head on the host: vectors along the state, so that of all sums only that for x's gradient
+// runs along a vector. A few features go through a chunk together: what they share is read and written once for all of them.
 template <class T>
 class HostScanBackward {
  public:
@@ -73,10 +67,11 @@ class HostScanBackward {
       first_ = unit_ / v_.z.heads * v_.z.sequence + chunk * scan_chunk;
       count_ = left < scan_chunk ? left : scan_chunk;
       prepare();
-      for (std::int64_t p = 0; p < v_.z.head_size; ++p) {
-        forward(p, chunk);
-        backward(p, next_decay);
+      std::int64_t first = 0;
+      for (; first + Scratch::packs * size <= k_.row; first += Scratch::packs * size) {
+        pass_features<Scratch::packs>(first, chunk, next_decay);
       }
+      for (; first < k_.row; first += size) pass_features<1>(first, chunk, next_decay);
       finish(totals);
       next_decay = k_.decay[0];
     }
@@ -84,6 +79,9 @@ class HostScanBackward {
   }
 
  private:
+  using Scratch = HostScanScratch<C>;
+  static constexpr std::int64_t size = pack_size<C>;
+
   static void clear(C* values, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) values[i] = 0;
   }
@@ -112,44 +110,89 @@ class HostScanBackward {
         k_.dy[t * k_.features + p] = dy[p];
       }
     }
-    clear(k_.gh, count_ * sum_lanes);
+    clear(k_.gh, count_ * size);
   }
-  // The states of feature p again, from the one kept before the chunk.
-  void forward(std::int64_t p, std::int64_t chunk) {
-    const std::int64_t size = v_.z.state * k_.features;
-    const C* kept = v_.states.data() + (unit_ * chunks_of(v_.z) + chunk - 1) * size + p;
-    clear(k_.history, k_.row);
-    for (std::int64_t s = 0; chunk > 0 && s < v_.z.state; ++s) k_.history[s] = kept[s * k_.features];
+  // `Packs` packs of the state from `first` on, of all features.
+  template <int Packs>
+  void pass_features(std::int64_t first, std::int64_t chunk, C next_decay) {
+    constexpr int together = Scratch::features_together;
+    std::int64_t p = 0;
+    for (; p + together <= k_.features; p += together) {
+      forward<Packs, together>(p, first, chunk);
+      backward<Packs, together>(p, first, next_decay);
+    }
+    for (; p < k_.features; ++p) {
+      forward<Packs, 1>(p, first, chunk);
+      backward<Packs, 1>(p, first, next_decay);
+    }
+  }
+  // Behind position t - 1 of the chunk.
+  template <int Packs, int Features>
+  C* history(std::int64_t t, int feature) const {
+    return k_.history + (t * Features + feature) * Packs * size;
+  }
+  // The states of features p .. p + Features - 1 again, from those kept before the chunk.
+  template <int Packs, int Features>
+  void forward(std::int64_t p, std::int64_t first, std::int64_t chunk) {
+    const std::int64_t kept_size = v_.z.state * k_.features, left = v_.z.state - first;
+    const C* kept = v_.states.data() + (unit_ * chunks_of(v_.z) + chunk - 1) * kept_size + first * k_.features + p;
+    Pack<C> h[Features][Packs];
+    for (int f = 0; f < Features; ++f) {
+      C* start = history<Packs, Features>(0, f);
+      for (std::int64_t s = 0; s < Packs * size; ++s) start[s] = chunk > 0 && s < left ? kept[s * k_.features + f] : C(0);
+      for (int i = 0; i < Packs; ++i) h[f][i] = load_pack(start + i * size);
+    }
     for (std::int64_t t = 0; t < count_; ++t) {
-      const C input = k_.x[t * k_.features + p], decay = k_.decay[t];
-      const C *old = k_.history + t * k_.row, *factor = k_.write(t);
-      C* next = k_.history + (t + 1) * k_.row;
-#pragma GCC ivdep
-      for (std::int64_t s = 0; s < k_.row; ++s) {
-        next[s] = multiply_add(factor[s], input, decay * old[s]);
+      const C* x = k_.x + t * k_.features + p;
+      const Pack<C> decay = Pack<C>{} + k_.decay[t];
+      for (int f = 0; f < Features; ++f) {
+        const Pack<C> input = Pack<C>{} + x[f];
+        for (int i = 0; i < Packs; ++i) {
+          h[f][i] = multiply_add(load_pack(k_.write(t) + first + i * size), input, decay * h[f][i]);
+          store_pack(history<Packs, Features>(t + 1, f) + i * size, h[f][i]);
+        }
       }
     }
   }
-  void backward(std::int64_t p, C next_decay) {
-    C* g = k_.gradient + p * k_.row;
+  template <int Packs, int Features>
+  void backward(std::int64_t p, std::int64_t first, C next_decay) {
+    C* const gradient = k_.gradient + p * k_.row + first;
+    Pack<C> g[Features][Packs];
+    for (int f = 0; f < Features; ++f) {
+      for (int i = 0; i < Packs; ++i) g[f][i] = load_pack(gradient + f * k_.row + i * size);
+    }
     for (std::int64_t t = count_ - 1; t >= 0; --t) {
-      const C input = k_.x[t * k_.features + p], slope = k_.dy[t * k_.features + p];
-      const C carry = t + 1 < count_ ? k_.decay[t + 1] : next_decay;
-      const C *before = k_.history + t * k_.row, *after = before + k_.row, *read = k_.read(t), *write = k_.write(t);
-      C *gx = k_.gx(t), *hy = k_.hy(t), *gh = k_.gh + t * sum_lanes;
-      C lanes[sum_lanes] = {};
-      for (std::int64_t s = 0; s < k_.row; s += sum_lanes) {
-#pragma GCC ivdep
-        for (int l = 0; l < sum_lanes; ++l) {
-          const C value = multiply_add(read[s + l], slope, carry * g[s + l]);
-          g[s + l] = value;
-          gx[s + l] = multiply_add(value, input, gx[s + l]);
-          hy[s + l] = multiply_add(after[s + l], slope, hy[s + l]);
-          gh[l] = multiply_add(value, before[s + l], gh[l]);
-          lanes[l] = multiply_add(write[s + l], value, lanes[l]);
-        }
+      const C *x = k_.x + t * k_.features + p, *dy = k_.dy + t * k_.features + p;
+      C* dx = k_.dx + t * k_.features + p;
+      const Pack<C> carry = Pack<C>{} + (t + 1 < count_ ? k_.decay[t + 1] : next_decay);
+      Pack<C> read[Packs], write[Packs], gx[Packs], hy[Packs], gh = load_pack(k_.gh + t * size);
+      for (int i = 0; i < Packs; ++i) {
+        read[i] = load_pack(k_.read(t) + first + i * size);
+        write[i] = load_pack(k_.write(t) + first + i * size);
+        gx[i] = load_pack(k_.gx(t) + first + i * size);
+        hy[i] = load_pack(k_.hy(t) + first + i * size);
       }
-      k_.dx[t * k_.features + p] = multiply_add(v_.d(h_), slope, sum_of_lanes(lanes));
+      for (int f = 0; f < Features; ++f) {
+        const Pack<C> input = Pack<C>{} + x[f], slope = Pack<C>{} + dy[f];
+        Pack<C> lanes = {};
+        for (int i = 0; i < Packs; ++i) {
+          g[f][i] = multiply_add(read[i], slope, carry * g[f][i]);
+          gx[i] = multiply_add(g[f][i], input, gx[i]);
+          hy[i] = multiply_add(load_pack(history<Packs, Features>(t + 1, f) + i * size), slope, hy[i]);
+          gh = multiply_add(g[f][i], load_pack(history<Packs, Features>(t, f) + i * size), gh);
+          lanes = multiply_add(write[i], g[f][i], lanes);
+        }
+        const C sum = sum_of_lanes(lanes);
+        dx[f] = first == 0 ? multiply_add(v_.d(h_), dy[f], sum) : dx[f] + sum;
+      }
+      for (int i = 0; i < Packs; ++i) {
+        store_pack(k_.gx(t) + first + i * size, gx[i]);
+        store_pack(k_.hy(t) + first + i * size, hy[i]);
+      }
+      store_pack(k_.gh + t * size, gh);
+    }
+    for (int f = 0; f < Features; ++f) {
+      for (int i = 0; i < Packs; ++i) store_pack(gradient + f * k_.row + i * size, g[f][i]);
     }
   }
   void finish(C (&totals)[3]) {
@@ -164,7 +207,7 @@ class HostScanBackward {
       }
       T* dx = v_.out.x.data + (first_ + t) * v_.out.x.stride + h_ * k_.features;
       for (std::int64_t p = 0; p < k_.features; ++p) dx[p] = k_.dx[t * k_.features + p];
-      const C gh = sum_of_lanes(k_.gh + t * sum_lanes) * k_.decay[t];
+      const C gh = sum_of_lanes(load_pack(k_.gh + t * size)) * k_.decay[t];
       const C bgx = row_sum<C>(HostMember{}, v_.z.state, [=](const std::int64_t s) { return b_t[s] * gx[s]; });
       const C raw_gradient = (bgx + a() * gh) * k_.sigmoid[t];
       v_.out.dt.data[(first_ + t) * v_.out.dt.stride + h_] = raw_gradient;
@@ -176,7 +219,7 @@ class HostScanBackward {
   }
 
   const ScanBackward<T>& v_;
-  HostScanScratch<C> k_;
+  Scratch k_;
   std::int64_t unit_, h_, first_ = 0, count_ = 0;
 };
 

@@ -11,6 +11,7 @@
 #include "core/model/parameter_list.hpp"
 #include "core/profile/link_probe.hpp"
 #include "core/profile/machine.hpp"
+#include "core/profile/median.hpp"
 #include "core/profile/probe.hpp"
 #include "core/profile/probe_stages.hpp"
 #include "core/train/gather.hpp"
@@ -84,8 +85,7 @@ double seconds_of_copy(const Deck& deck) {
     fence(ExecutionSpace(), "before the clock is read, because the copy may be asynchronous");
     seconds.push_back(MPI_Wtime() - begin);
   }
-  std::nth_element(seconds.begin(), seconds.begin() + copies / 2, seconds.end());
-  return seconds[copies / 2];
+  return median(std::move(seconds));
 }
 
 // `undetermined` depends on the stages alone, not on their times.

@@ -10,6 +10,13 @@ double ring_all_reduce(double bytes, int replicas, double bytes_per_time, double
   return messages * (latency + (bytes_per_time > 0 ? bytes / replicas / bytes_per_time : 0));
 }
 
+TwoLengths simulate_two_lengths(const ScheduleOptions& options, const Costs& costs, std::int64_t fewer, std::int64_t more) {
+  const std::int64_t window = effective_window(options);
+  TwoLengths runs{simulate(options, costs, fewer * window), simulate(options, costs, (fewer + more) * window), 0};
+  runs.elapsed = runs.many.makespan - runs.few.makespan;
+  return runs;
+}
+
 SteadyStep steady_step(const ScheduleOptions& options, const Costs& costs, const std::string& remedy) {
   validate(options);
   const std::int64_t window = effective_window(options);
@@ -22,10 +29,8 @@ SteadyStep steady_step(const ScheduleOptions& options, const Costs& costs, const
   const std::int64_t more = std::max({std::min(wanted, affordable), fill, std::int64_t{1}});
   const std::int64_t shorter = options.synchronous_updates + std::max(more, fill + 1);
   require_simulable(options, 2 * shorter + more, remedy);
-  const SimulationResult few = simulate(options, costs, shorter * window);
-  const SimulationResult many = simulate(options, costs, (shorter + more) * window);
+  const auto [few, many, elapsed] = simulate_two_lengths(options, costs, shorter, more);
   SteadyStep step;
-  const double elapsed = many.makespan - few.makespan;
   step.time = elapsed / static_cast<double>(more);
   const auto sum = [](const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); };
   const double busy = sum(many.busy) - sum(few.busy);

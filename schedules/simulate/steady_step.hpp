@@ -12,6 +12,13 @@ namespace minipipe::schedules {
 // (Patarasuk and Yuan 2009). In the unit of time of `latency`; bytes_per_time 0: no limit. 0 with one replica.
 double ring_all_reduce(double bytes, int replicas, double bytes_per_time, double latency);
 
+// The schedule simulated for `fewer` updates and for `more` beyond these: the difference of the two leaves fill and drain out.
+struct TwoLengths {
+  SimulationResult few, many;
+  double elapsed = 0;  // of the `more` updates
+};
+TwoLengths simulate_two_lengths(const ScheduleOptions& options, const Costs& costs, std::int64_t fewer, std::int64_t more);
+
 // One optimizer update out of many, in the unit of time of the costs.
 struct SteadyStep {
   double time = 0;                           // per update: the difference of two runs leaves fill and drain out

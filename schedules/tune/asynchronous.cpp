@@ -6,7 +6,7 @@
 
 #include "schedules/error.hpp"
 #include "schedules/policy/versions.hpp"
-#include "schedules/simulate/simulator.hpp"
+#include "schedules/simulate/steady_step.hpp"
 
 namespace minipipe::schedules {
 namespace {
@@ -61,14 +61,13 @@ class AsynchronousTuner {
       costs.update.push_back(request_.update);
     }
     costs.latency = request_.profile.link;
-    // Long enough to be full for several windows; the difference of two lengths leaves fill and drain out.
+    // Long enough to be full for several windows.
     const std::int64_t updates = 4 + 8 * ((request_.devices + window - 1) / window);
-    const SimulationResult shorter = simulate(options, costs, updates * window);
-    const SimulationResult longer = simulate(options, costs, 2 * updates * window);
+    const TwoLengths runs = simulate_two_lengths(options, costs, updates, updates);
     AsynchronousPlan plan{partition, window, 0, 0, 0};
-    plan.time_per_microbatch = (longer.makespan - shorter.makespan) / static_cast<double>(updates * window);
-    plan.gap_max = *std::max_element(longer.gap_max.begin(), longer.gap_max.end());
-    plan.gap_mean = longer.gap_mean.front();
+    plan.time_per_microbatch = runs.elapsed / static_cast<double>(updates * window);
+    plan.gap_max = *std::max_element(runs.many.gap_max.begin(), runs.many.gap_max.end());
+    plan.gap_mean = runs.many.gap_mean.front();
     return plan;
   }
 

@@ -22,6 +22,7 @@ TEST_F(BenchReports, TableJsonAndFileSayTheSame) {
   EXPECT_EQ(json.at("kernels").at(2).at("name"), report.kernels[2].name);
   EXPECT_EQ(json.at("kernels").at(2).at("seconds").at("median"), report.kernels[2].timing.seconds.median);
   EXPECT_EQ(json.at("step").at("gemm_fraction"), report.step.gemm_fraction);
+  EXPECT_TRUE(json.at("step").at("gemm_bf16_fraction").is_null());
   EXPECT_EQ(json.at("step").at("events").at("fences").is_null(), !tools_see_fences);
   EXPECT_EQ(json.at("machine").at("threads"), ExecutionSpace().concurrency());
   EXPECT_EQ(json.at("references").at("gemm").at(0).at("gflops"), report.gemms[0].gflops);
@@ -45,6 +46,21 @@ TEST_F(BenchReports, TableJsonAndFileSayTheSame) {
   const std::string table = bench_table(report);
   for (const KernelResult& kernel : report.kernels) EXPECT_NE(table.find(kernel.name), std::string::npos) << kernel.name;
   for (const GroupTime& group : report.step.groups) EXPECT_NE(table.find("\n" + group.name), std::string::npos) << group.name;
+}
+
+// A step's products by either matrix rate.
+TEST_F(BenchReports, ADeckInBf16HasASecondShare) {
+  Deck deck = test::tiny_deck("gpt2");
+  deck.precision.compute = "bf16";
+  const BenchReport report = run_bench(deck, 3);
+  ASSERT_TRUE(report.step.gemm_bf16_fraction);
+  EXPECT_NEAR(*report.step.gemm_bf16_fraction * report.gemms[2].gflops, report.step.gemm_fraction * report.gemms[0].gflops,
+              1e-9 * report.gemms[0].gflops);
+  EXPECT_EQ(nlohmann::json::parse(bench_json(report)).at("step").at("gemm_bf16_fraction"), *report.step.gemm_bf16_fraction);
+  EXPECT_NE(bench_table(report).find("gemm_bf16_fraction"), std::string::npos);
+  const std::filesystem::path path = folder_ / "bench.h5";
+  write_bench(path, report);
+  EXPECT_EQ(hdf5::File::open(path, false).get<double>("/step", "gemm_bf16_fraction"), *report.step.gemm_bf16_fraction);
 }
 
 TEST_F(BenchReports, UnwritableFileIsNamed) {
