@@ -1,3 +1,4 @@
+#include "core/kernels/attention_backward_device.hpp"
 #include "core/kernels/attention_lanes.hpp"
 
 namespace minipipe::core {
@@ -102,11 +103,14 @@ void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient,
       return attention_backward_lanes<T>(space, qkv_gradient, output_gradient, qkv, out, logsumexp, shape, dropout);
     }
   }
+  const Columns<C> sums = running_sums<T>(qkv_gradient.q, query_sums);
+  if constexpr (!on_host) {
+    if (attention_backward_device<T>(space, qkv_gradient, output_gradient, qkv, out, logsumexp, shape, dropout, sums)) return;
+  }
   const DropoutMask<C> mask(dropout);
   const bool masked = dropout.probability > 0;
   const C score_scale = static_cast<C>(1 / std::sqrt(static_cast<double>(z.depth)));
   const Columns<const T> queries_of = qkv.q, keys_of = qkv.k, values_of = qkv.v;
-  const Columns<C> sums = running_sums<T>(qkv_gradient.q, query_sums);
   const Columns<T> to_queries = qkv_gradient.q, to_keys = qkv_gradient.k, to_values = qkv_gradient.v;
   const int bytes = scratch_bytes<C>(BackwardTiles<C>::elements(z)), level = attention_level(bytes);
   Kokkos::parallel_for(
