@@ -84,8 +84,9 @@ bool fits_sums(const Matrix<Compute<T>>& query_sums, std::int64_t rows, std::int
 
 }  // namespace
 
-// One team per key-value head: the gradients of its keys and values are added up over its query heads, that of the queries over
-// key tiles in ascending order, in place.
+// Here, in the form for hosts and for a device's heads that are larger than its blocks, one team per key-value head: the
+// gradients of its keys and values are added up over its query heads, that of the queries over key tiles in ascending order, in
+// place.
 template <class T>
 void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient, ConstMatrix<T> output_gradient,
                         const Qkv<const T>& qkv, ConstMatrix<T> out, ConstVector<Compute<T>> logsumexp,
@@ -103,14 +104,15 @@ void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient,
       return attention_backward_lanes<T>(space, qkv_gradient, output_gradient, qkv, out, logsumexp, shape, dropout);
     }
   }
-  const Columns<C> sums = running_sums<T>(qkv_gradient.q, query_sums);
   if constexpr (!on_host) {
-    if (attention_backward_device<T>(space, qkv_gradient, output_gradient, qkv, out, logsumexp, shape, dropout, sums)) return;
+    const Columns<C> room = running_sums<T>(qkv_gradient.q, query_sums);
+    if (attention_backward_device<T>(space, qkv_gradient, output_gradient, qkv, out, logsumexp, shape, dropout, room)) return;
   }
   const DropoutMask<C> mask(dropout);
   const bool masked = dropout.probability > 0;
   const C score_scale = static_cast<C>(1 / std::sqrt(static_cast<double>(z.depth)));
   const Columns<const T> queries_of = qkv.q, keys_of = qkv.k, values_of = qkv.v;
+  const Columns<C> sums = running_sums<T>(qkv_gradient.q, query_sums);
   const Columns<T> to_queries = qkv_gradient.q, to_keys = qkv_gradient.k, to_values = qkv_gradient.v;
   const int bytes = scratch_bytes<C>(BackwardTiles<C>::elements(z)), level = attention_level(bytes);
   Kokkos::parallel_for(

@@ -79,8 +79,12 @@ int block_bytes(std::int64_t elements) {
 }
 template <class T>
 KOKKOS_INLINE_FUNCTION T* block_scratch(const TeamMember& team, int bytes) {
-  const auto address = reinterpret_cast<std::uintptr_t>(team.team_scratch(0).get_shmem(bytes));
-  return reinterpret_cast<T*>((address + 15) / 16 * 16);
+  char* memory = static_cast<char*>(team.team_scratch(0).get_shmem(bytes));
+  memory += (16 - reinterpret_cast<std::uintptr_t>(memory) % 16) % 16;
+#ifdef __CUDA_ARCH__
+  __builtin_assume(__isShared(memory));  // nvcc does not see it: addresses of 32 bits, loads that know where
+#endif
+  return reinterpret_cast<T*>(memory);
 }
 
 // True if whole quads may be moved to or from rows that start at `first`, `stride` elements apart.
@@ -153,9 +157,14 @@ KOKKOS_INLINE_FUNCTION void store_block(T* target, std::int64_t stride, const Co
   }
 }
 
+// Loops over tiles are unrolled no further than below: nvcc would by 4, and then registers spill.
+
 // sums[r][l] = a[16 r] . b[l], rows of features.
 template <int Tile, class T>
 KOKKOS_INLINE_FUNCTION void dot_block(T (&sums)[Tile / 16][4], const T* a, const T* b, const BlockSizes<Tile>& z) {
+#ifdef __CUDA_ARCH__
+#pragma unroll 1
+#endif
   for (int q = 0; q < z.quads; ++q) {
     Quad<T> rows[Tile / 16];
     for (int r = 0; r < Tile / 16; ++r) {
@@ -175,6 +184,9 @@ KOKKOS_INLINE_FUNCTION void dot_block(T (&sums)[Tile / 16][4], const T* a, const
 // block += a b for four rows of a (queries x keys) and a quad of b's features, over the first `quads` quads of keys.
 template <int Tile, class T>
 KOKKOS_INLINE_FUNCTION void multiply_block(T (&block)[4][4], const T* a, const T* b, const BlockSizes<Tile>& z, int quads) {
+#ifdef __CUDA_ARCH__
+#pragma unroll 1
+#endif
   for (int q = 0; q < quads; ++q) {
     Quad<T> rows[4];
     for (int i = 0; i < 4; ++i) {
@@ -195,6 +207,9 @@ KOKKOS_INLINE_FUNCTION void multiply_block(T (&block)[4][4], const T* a, const T
 template <int Tile, class T>
 KOKKOS_INLINE_FUNCTION void multiply_transposed_block(T (&block)[4][4], const T* a, const T* b, const BlockSizes<Tile>& z,
                                                       int first, int last) {
+#ifdef __CUDA_ARCH__
+#pragma unroll 2
+#endif
   for (int p = first; p < last; ++p) {
     const Quad<T> column = quad_at(a + p * z.square_stride), other = quad_at(b + p * z.stride);
     for (int i = 0; i < 4; ++i) {
