@@ -11,11 +11,10 @@ template <int Tile, class T>
 struct BlockBackward {
   using C = Compute<T>;
   BlockSizes<Tile> z;
-  Qkv<T> gradient;
-  Qkv<const T> qkv;
-  ConstMatrix<T> output_gradient;
-  ConstVector<C> logsumexp;
-  Columns<C> dots;  // that of a query and head stands where the first feature of the query's gradient will
+  RowsAt<T> dq, dk, dv;
+  RowsAt<const T> q, k, v, dout;
+  const C* logsumexp;
+  RowsAt<C> dots;  // that of a query and head stands where the first feature of the query's gradient will
   DropoutMask<C> mask;
   bool masked;
   C scale;
@@ -77,8 +76,8 @@ KOKKOS_INLINE_FUNCTION void score_gradients(const TeamMember& team, const BlockB
       C logsumexp = 0, dot = 0, factors[4] = {1, 1, 1, 1};
       if (query < at.queries) {
         const std::int64_t row = at.head / z.heads * z.sequence + at.first_query + query;
-        logsumexp = a.logsumexp(at.head * z.sequence + at.first_query + query);
-        dot = a.dots.data[row * a.dots.stride + at.head % z.heads * z.depth];
+        logsumexp = a.logsumexp[at.head * z.sequence + at.first_query + query];
+        dot = *a.dots.at(row, at.head % z.heads * z.depth);
       }
       if (a.masked) mask_factors(factors, a.mask, z, at, query, j);
       Quad<C> probability, gradient;
@@ -114,8 +113,8 @@ void attention_key_value_gradients(const ExecutionSpace& space, const BlockBackw
         at.first_key = static_cast<std::int64_t>(key_tile) * Tile;
         at.keys = z.filled(key_tile);
         const std::int64_t key_row = entry * z.sequence + at.first_key, key_column = group * z.depth;
-        load_block<Tile>(team, k, z, a.qkv.k.data + key_row * a.qkv.k.stride + key_column, a.qkv.k.stride, at.keys, C(1));
-        load_block<Tile>(team, v, z, a.qkv.v.data + key_row * a.qkv.v.stride + key_column, a.qkv.v.stride, at.keys, C(1));
+        load_block<Tile>(team, k, z, a.k.at(key_row, key_column), a.k.stride, at.keys, C(1));
+        load_block<Tile>(team, v, z, a.v.at(key_row, key_column), a.v.stride, at.keys, C(1));
         C dk[held_blocks][4][4] = {}, dv[held_blocks][4][4] = {};
         for (int query_head = 0; query_head < z.share; ++query_head) {
           at.head = entry * z.heads + group * z.share + query_head;
@@ -125,8 +124,8 @@ void attention_key_value_gradients(const ExecutionSpace& space, const BlockBackw
             at.queries = z.filled(tile);
             at.diagonal = tile == key_tile;
             const std::int64_t row = entry * z.sequence + at.first_query;
-            load_block<Tile>(team, q, z, a.qkv.q.data + row * a.qkv.q.stride + column, a.qkv.q.stride, at.queries, a.scale);
-            load_block<Tile>(team, dout, z, a.output_gradient.data() + row * z.width + column, z.width, at.queries, C(1));
+            load_block<Tile>(team, q, z, a.q.at(row, column), a.q.stride, at.queries, a.scale);
+            load_block<Tile>(team, dout, z, a.dout.at(row, column), a.dout.stride, at.queries, C(1));
             team.team_barrier();
             score_gradients<true>(team, a, at, q, dout, k, v, ds, p);
             team.team_barrier();
@@ -142,14 +141,14 @@ void attention_key_value_gradients(const ExecutionSpace& space, const BlockBackw
           }
         }
         const C ones[4] = {1, 1, 1, 1};
-        T* const to_k = a.gradient.k.data + key_row * a.gradient.k.stride + key_column;
-        T* const to_v = a.gradient.v.data + key_row * a.gradient.v.stride + key_column;
+        T* const to_k = a.dk.at(key_row, key_column);
+        T* const to_v = a.dv.at(key_row, key_column);
         for (int h = 0; h < held_blocks; ++h) {
           const int block = team.team_rank() + h * team.team_size();
           if (block >= z.blocks()) continue;
           const int quad = block % z.quads, j = block / z.quads * 4;
-          store_block<Tile>(to_k, a.gradient.k.stride, dk[h], z, j, at.keys, quad, ones);
-          store_block<Tile>(to_v, a.gradient.v.stride, dv[h], z, j, at.keys, quad, ones);
+          store_block<Tile>(to_k, a.dk.stride, dk[h], z, j, at.keys, quad, ones);
+          store_block<Tile>(to_v, a.dv.stride, dv[h], z, j, at.keys, quad, ones);
         }
       });
 }
@@ -175,16 +174,16 @@ void attention_query_gradients(const ExecutionSpace& space, const BlockBackward<
         at.queries = z.filled(tile);
         const std::int64_t first_row = at.head / z.heads * z.sequence, row = first_row + at.first_query;
         const std::int64_t column = at.head % z.heads * z.depth, key_column = at.head % z.heads / z.share * z.depth;
-        load_block<Tile>(team, q, z, a.qkv.q.data + row * a.qkv.q.stride + column, a.qkv.q.stride, at.queries, C(1));
-        load_block<Tile>(team, dout, z, a.output_gradient.data() + row * z.width + column, z.width, at.queries, C(1));
+        load_block<Tile>(team, q, z, a.q.at(row, column), a.q.stride, at.queries, C(1));
+        load_block<Tile>(team, dout, z, a.dout.at(row, column), a.dout.stride, at.queries, C(1));
         C dq[held_blocks][4][4] = {};
         for (int key_tile = 0; key_tile <= tile; ++key_tile) {
           at.first_key = static_cast<std::int64_t>(key_tile) * Tile;
           at.keys = z.filled(key_tile);
           at.diagonal = key_tile == tile;
           const std::int64_t key_row = first_row + at.first_key;
-          load_block<Tile>(team, k, z, a.qkv.k.data + key_row * a.qkv.k.stride + key_column, a.qkv.k.stride, at.keys, a.scale);
-          load_block<Tile>(team, v, z, a.qkv.v.data + key_row * a.qkv.v.stride + key_column, a.qkv.v.stride, at.keys, C(1));
+          load_block<Tile>(team, k, z, a.k.at(key_row, key_column), a.k.stride, at.keys, a.scale);
+          load_block<Tile>(team, v, z, a.v.at(key_row, key_column), a.v.stride, at.keys, C(1));
           team.team_barrier();
           score_gradients<false>(team, a, at, q, dout, k, v, ds, static_cast<C*>(nullptr));
           team.team_barrier();
@@ -197,11 +196,11 @@ void attention_query_gradients(const ExecutionSpace& space, const BlockBackward<
           team.team_barrier();
         }
         const C ones[4] = {1, 1, 1, 1};
-        T* const to_q = a.gradient.q.data + row * a.gradient.q.stride + column;
+        T* const to_q = a.dq.at(row, column);
         for (int h = 0; h < held_blocks; ++h) {
           const int block = team.team_rank() + h * team.team_size();
           if (block >= z.blocks()) continue;
-          store_block<Tile>(to_q, a.gradient.q.stride, dq[h], z, block / z.quads * 4, at.queries, block % z.quads, ones);
+          store_block<Tile>(to_q, a.dq.stride, dq[h], z, block / z.quads * 4, at.queries, block % z.quads, ones);
         }
       });
 }
@@ -217,10 +216,14 @@ bool attention_backward_device(const ExecutionSpace& space, const Qkv<T>& qkv_gr
   const AttentionSizes sizes(shape, columns);
   const auto arrays = [&](auto tile) {
     return BlockBackward<tile.value, T>{BlockSizes<tile.value>(shape, columns),
-                                        qkv_gradient,
-                                        qkv,
-                                        output_gradient,
-                                        logsumexp,
+                                        qkv_gradient.q,
+                                        qkv_gradient.k,
+                                        qkv_gradient.v,
+                                        qkv.q,
+                                        qkv.k,
+                                        qkv.v,
+                                        columns_of(output_gradient),
+                                        logsumexp.data(),
                                         sums,
                                         DropoutMask<C>(dropout),
                                         dropout.probability > 0,

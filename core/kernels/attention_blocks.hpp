@@ -72,6 +72,17 @@ struct BlockSizes : AttentionSizes {
   KOKKOS_INLINE_FUNCTION int blocks() const { return Tile / 4 * quads; }  // of 4 x 4 in tile x depth
 };
 
+// Some adjacent columns, as kernels need them: Kokkos passes arguments of up to 512 bytes with the launch, and larger ones
+// through constant memory, for which each launch waits until the kernel before is done.
+template <class T>
+struct RowsAt {
+  T* data = nullptr;
+  std::int64_t stride = 0;
+
+  RowsAt(const Columns<T>& columns) : data(columns.data), stride(columns.stride) {}
+  KOKKOS_INLINE_FUNCTION T* at(std::int64_t row, std::int64_t column) const { return data + row * stride + column; }
+};
+
 // Scratch for so many values that start where a quad may. Kokkos aligns to 8 bytes.
 template <class T>
 int block_bytes(std::int64_t elements) {

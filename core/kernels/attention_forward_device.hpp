@@ -11,9 +11,9 @@ struct BlockForward {
   using C = Compute<T>;
   static constexpr int lanes = 4;  // threads that share a row of scores
   BlockSizes<Tile> z;
-  Matrix<T> out;
-  Vector<C> logsumexp;
-  Qkv<const T> qkv;
+  RowsAt<T> out;
+  C* logsumexp;
+  RowsAt<const T> q, k, v;
   DropoutMask<C> mask;
   bool masked;
   C scale;
@@ -98,7 +98,7 @@ void attention_forward_blocks(const ExecutionSpace& space, const BlockForward<Ti
         at.queries = z.filled(tile);
         const std::int64_t first_row = at.head / z.heads * z.sequence, row = first_row + at.first_query;
         const std::int64_t column = at.head % z.heads * z.depth, key_column = at.head % z.heads / z.share * z.depth;
-        load_block<Tile>(team, q, z, a.qkv.q.data + row * a.qkv.q.stride + column, a.qkv.q.stride, at.queries, a.scale);
+        load_block<Tile>(team, q, z, a.q.at(row, column), a.q.stride, at.queries, a.scale);
         C o[held_blocks][4][4] = {};
         C largest[held_blocks], total[held_blocks];  // of a row; of what this lane saw of it
         for (int h = 0; h < held_blocks; ++h) {
@@ -110,8 +110,8 @@ void attention_forward_blocks(const ExecutionSpace& space, const BlockForward<Ti
           at.keys = z.filled(key_tile);
           at.diagonal = key_tile == tile;
           const std::int64_t key_row = first_row + at.first_key;
-          load_block<Tile>(team, k, z, a.qkv.k.data + key_row * a.qkv.k.stride + key_column, a.qkv.k.stride, at.keys, C(1));
-          load_block<Tile>(team, v, z, a.qkv.v.data + key_row * a.qkv.v.stride + key_column, a.qkv.v.stride, at.keys, C(1));
+          load_block<Tile>(team, k, z, a.k.at(key_row, key_column), a.k.stride, at.keys, C(1));
+          load_block<Tile>(team, v, z, a.v.at(key_row, key_column), a.v.stride, at.keys, C(1));
           team.team_barrier();
           score_blocks<Tile>(team, z, at, q, k, s);
           team.team_barrier();
@@ -153,7 +153,7 @@ void attention_forward_blocks(const ExecutionSpace& space, const BlockForward<Ti
           if (e < lanes * Tile) part[e] = total[h];
         }
         team.team_barrier();
-        T* const to = a.out.data() + row * z.width + column;
+        T* const to = a.out.at(row, column);
         for (int h = 0; h < held_blocks; ++h) {
           const int block = team.team_rank() + h * team.team_size();
           if (block < z.blocks()) {
@@ -162,11 +162,11 @@ void attention_forward_blocks(const ExecutionSpace& space, const BlockForward<Ti
             for (int r = 0; r < 4; ++r) {
               inverse[r] = 1 / sum_of_lanes(part + (i + r) * lanes);
             }
-            store_block<Tile>(to, z.width, o[h], z, i, at.queries, block % z.quads, inverse);
+            store_block<Tile>(to, a.out.stride, o[h], z, i, at.queries, block % z.quads, inverse);
           }
           const int i = block / lanes;  // as a row's lane
           if (i < at.queries && block % lanes == 0) {
-            a.logsumexp(at.head * z.sequence + at.first_query + i) = largest[h] + logarithm(sum_of_lanes(part + block));
+            a.logsumexp[at.head * z.sequence + at.first_query + i] = largest[h] + logarithm(sum_of_lanes(part + block));
           }
         }
       });
@@ -181,9 +181,11 @@ bool attention_forward_device(const ExecutionSpace& space, const Matrix<T>& out,
   const int depth = static_cast<int>(columns / shape.heads);
   const auto arrays = [&](auto tile) {
     return BlockForward<tile.value, T>{BlockSizes<tile.value>(shape, columns),
-                                       out,
-                                       logsumexp,
-                                       qkv,
+                                       columns_of(out),
+                                       logsumexp.data(),
+                                       qkv.q,
+                                       qkv.k,
+                                       qkv.v,
                                        DropoutMask<C>(dropout),
                                        dropout.probability > 0,
                                        static_cast<C>(1 / std::sqrt(static_cast<double>(depth)))};
