@@ -1,3 +1,4 @@
+#include "core/kernels/attention_backward_device.hpp"
 #include "core/kernels/attention_lanes.hpp"
 
 namespace minipipe::core {
@@ -83,8 +84,9 @@ bool fits_sums(const Matrix<Compute<T>>& query_sums, std::int64_t rows, std::int
 
 }  // namespace
 
-// One team per key-value head: the gradients of its keys and values are added up over its query heads, that of the queries over
-// key tiles in ascending order, in place.
+// Here, in the form for hosts and for a device's heads that are larger than its blocks, one team per key-value head: the
+// gradients of its keys and values are added up over its query heads, that of the queries over key tiles in ascending order, in
+// place.
 template <class T>
 void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient, ConstMatrix<T> output_gradient,
                         const Qkv<const T>& qkv, ConstMatrix<T> out, ConstVector<Compute<T>> logsumexp,
@@ -101,6 +103,10 @@ void attention_backward(const ExecutionSpace& space, const Qkv<T>& qkv_gradient,
     if (fits_lanes(z)) {
       return attention_backward_lanes<T>(space, qkv_gradient, output_gradient, qkv, out, logsumexp, shape, dropout);
     }
+  }
+  if constexpr (!on_host) {
+    const Columns<C> room = running_sums<T>(qkv_gradient.q, query_sums);
+    if (attention_backward_device<T>(space, qkv_gradient, output_gradient, qkv, out, logsumexp, shape, dropout, room)) return;
   }
   const DropoutMask<C> mask(dropout);
   const bool masked = dropout.probability > 0;

@@ -1,3 +1,4 @@
+#include "core/kernels/attention_forward_device.hpp"
 #include "core/kernels/attention_lanes.hpp"
 
 namespace minipipe::core {
@@ -84,6 +85,9 @@ void attention_forward(const ExecutionSpace& space, Matrix<T> out, Vector<Comput
   const AttentionSizes z(shape, columns);
   if constexpr (lanes_for<T>) {
     if (fits_lanes(z)) return attention_forward_lanes<T>(space, out, logsumexp, qkv, shape, dropout);
+  }
+  if constexpr (!on_host) {
+    if (attention_forward_device<T>(space, out, logsumexp, qkv, shape, dropout)) return;
   }
   const DropoutMask<C> mask(dropout);
   const bool masked = dropout.probability > 0;

@@ -57,14 +57,15 @@ Values attend(const Shape& c, const Inputs& x, const std::optional<Values>& give
   return {out.get(), logsumexp.get(), dq.get(), dk.get(), dv.get()};
 }
 
-// Sequences of one position, below, at and beside the vectors (16 or 8), the groups of queries (32 or 16), the tiles (64) and
-// the team's share (128); heads below, at and beside the row strides, the last beyond the largest.
-const Shape shapes[] = {{1, 1, 1, 1, 8},         {2, 1, 2, 1, 128},      {1, 15, 2, 2, 24},      {1, 16, 1, 1, 33},
-                        {2, 17, 1, 1, 16},       {1, 31, 2, 1, 48},      {1, 33, 1, 1, 32},      {1, 63, 1, 1, 128},
-                        {2, 64, 2, 2, 64},       {1, 65, 4, 2, 33},      {1, 79, 1, 1, 80},      {1, 97, 1, 1, 96},
-                        {1, 127, 1, 1, 24},      {1, 128, 1, 1, 100},    {2, 129, 6, 2, 8},      {1, 193, 2, 1, 64},
-                        {1, 300, 2, 2, 20},      {1, 70, 1, 1, 192},     {1, 66, 1, 1, 256},     {1, 67, 2, 1, 260},
-                        {1, 150, 4, 2, 24, 0.2}, {2, 77, 1, 1, 33, 0.5}, {1, 135, 3, 1, 64, 0.1}};
+// Sequences of one position, below, at and beside the vectors (16 or 8), the groups of queries (32 or 16), the tiles (64; on a
+// device 32 or 16) and the team's share (128); heads below, at and beside the row strides, the last beyond the largest.
+const Shape shapes[] = {{1, 1, 1, 1, 8},         {2, 1, 2, 1, 128},      {1, 15, 2, 2, 24},       {1, 16, 1, 1, 33},
+                        {2, 17, 1, 1, 16},       {1, 31, 2, 1, 48},      {1, 33, 1, 1, 32},       {1, 63, 1, 1, 128},
+                        {2, 64, 2, 2, 64},       {1, 65, 4, 2, 33},      {1, 79, 1, 1, 80},       {1, 97, 1, 1, 96},
+                        {1, 127, 1, 1, 24},      {1, 128, 1, 1, 100},    {2, 129, 6, 2, 8},       {1, 193, 2, 1, 64},
+                        {1, 300, 2, 2, 20},      {1, 70, 1, 1, 192},     {1, 66, 1, 1, 256},      {1, 67, 2, 1, 260},
+                        {1, 150, 4, 2, 24, 0.2}, {2, 77, 1, 1, 33, 0.5}, {1, 135, 3, 1, 64, 0.1}, {2, 41, 4, 2, 128, 0.3},
+                        {1, 32, 2, 1, 68},       {1, 31, 4, 2, 62}};
 
 // Bounds as in attention_test.cpp. Scores: `depth` products below 1, over sqrt(depth); a relative error of every probability by
 // twice that, and the sums.
