@@ -14,7 +14,9 @@ struct GradientTerm {
 
   template <class Lanes, class V>
   KOKKOS_INLINE_FUNCTION void operator()(const Lanes& lanes, std::int64_t row, std::int64_t c, V (&sums)[1]) const {
-    prefetch_near(dy + (row + rows_ahead) * columns + c);
+    if constexpr (!std::is_same_v<Lanes, OneLane>) {
+      prefetch_near(dy + (row + rows_ahead) * columns + c);
+    }
     sums[0] += lanes.load(dy + row * columns + c);
   }
 };

@@ -26,7 +26,7 @@ template <class C, int Sums, class Term, class Take>
 void sum_columns_on_device(const std::string& label, const ExecutionSpace& space, std::int64_t rows, std::int64_t columns,
                            const Term& term, const Take& take) {
   constexpr int at_once = 8;
-  const int width = columns_of_team(columns), height = column_team / width;
+  const int width = columns_of_team(columns), height = column_team / width, threads = width * height;
   const int bytes = scratch_bytes<C>(Sums * column_team);
   TeamPolicy policy(space, static_cast<int>((columns + width - 1) / width), column_team);
   policy.set_scratch_size(0, Kokkos::PerTeam(bytes));
@@ -34,7 +34,7 @@ void sum_columns_on_device(const std::string& label, const ExecutionSpace& space
       label, policy, KOKKOS_LAMBDA(const TeamMember& team) {
         C* const parts = static_cast<C*>(team.team_scratch(0).get_shmem(bytes));  // [Sums, height, width]
         const std::int64_t first = static_cast<std::int64_t>(team.league_rank()) * width;
-        Kokkos::parallel_for(Kokkos::TeamVectorRange(team, column_team), [&](const int i) {
+        Kokkos::parallel_for(Kokkos::TeamVectorRange(team, threads), [&](const int i) {
           const std::int64_t c = first + i % width;
           C totals[Sums] = {};
           if (c < columns) {
@@ -48,18 +48,18 @@ void sum_columns_on_device(const std::string& label, const ExecutionSpace& space
             }
             for (; row < rows; row += height) term(OneLane{}, row, c, totals);
           }
-          for (int s = 0; s < Sums; ++s) parts[s * column_team + i] = totals[s];
+          for (int s = 0; s < Sums; ++s) parts[s * threads + i] = totals[s];
         });
         team.team_barrier();
         for (int half = height / 2; half > 0; half /= 2) {
           Kokkos::parallel_for(Kokkos::TeamVectorRange(team, half * width), [&](const int i) {
-            for (int s = 0; s < Sums; ++s) parts[s * column_team + i] += parts[s * column_team + i + half * width];
+            for (int s = 0; s < Sums; ++s) parts[s * threads + i] += parts[s * threads + i + half * width];
           });
           team.team_barrier();
         }
         Kokkos::parallel_for(Kokkos::TeamVectorRange(team, width), [&](const int i) {
           C sums[Sums];
-          for (int s = 0; s < Sums; ++s) sums[s] = parts[s * column_team + i];
+          for (int s = 0; s < Sums; ++s) sums[s] = parts[s * threads + i];
           if (first + i < columns) take(first + i, sums);
         });
       });

@@ -23,17 +23,17 @@ struct TokenWindow {
   // Fills it with `count` tokens; the result is the number of rows of `bucket`. All of the team must be here before others
   // than those of the last window may be overwritten.
   KOKKOS_INLINE_FUNCTION int fill(const TeamMember& team, const std::int32_t* from, std::int64_t count, int bucket) const {
-    constexpr int piece = token_window / token_pieces;
+    const int pieces = token_pieces, piece = token_window / pieces;
     const TokenWindow w = *this;
     Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), [=](const std::int64_t i) { w.tokens[i] = from[i]; });
     team.team_barrier();
-    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, token_pieces), [=](const int p) {
+    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, pieces), [=](const int p) {
       int found = 0;
       for (int i = p * piece; i < (p + 1) * piece && i < count; ++i) found += w.tokens[i] % token_buckets == bucket;
       w.counts[p] = found;
     });
     team.team_barrier();
-    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, token_pieces), [=](const int p) {
+    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, pieces), [=](const int p) {
       int place = 0;
       for (int before = 0; before < p; ++before) place += w.counts[before];
       for (int i = p * piece; i < (p + 1) * piece && i < count; ++i) {
@@ -42,7 +42,7 @@ struct TokenWindow {
     });
     team.team_barrier();
     int total = 0;
-    for (int p = 0; p < token_pieces; ++p) total += w.counts[p];
+    for (int p = 0; p < pieces; ++p) total += w.counts[p];
     return total;
   }
 };
@@ -91,11 +91,12 @@ void add_token_rows_on_device(const ExecutionSpace& space, Matrix<Compute<T>> to
         const int bucket = team.league_rank() / blocks;
         const std::int64_t first_column = static_cast<std::int64_t>(team.league_rank() % blocks) * token_columns;
         Compute<T>* const target = token_gradient.data();
+        const int width = token_columns;
         for (std::int64_t first = 0; first < rows; first += token_window) {
           const std::int64_t count = rows - first < token_window ? rows - first : token_window;
           const int found = window.fill(team, tokens.data() + first, count, bucket);
           const T* const source = output_gradient.data() + first * columns;
-          Kokkos::parallel_for(Kokkos::TeamVectorRange(team, token_columns), [=](const int j) {
+          Kokkos::parallel_for(Kokkos::TeamVectorRange(team, width), [=](const int j) {
             if (first_column + j < columns) add_token_rows<T>(target, source, columns, first_column + j, window, found);
           });
           team.team_barrier();

@@ -246,8 +246,8 @@ inline void prefetch([[maybe_unused]] const void* place) {
   __builtin_prefetch(place, 0, 2);
 #endif
 }
-KOKKOS_INLINE_FUNCTION void prefetch_near([[maybe_unused]] const void* place) {
-#if defined(__GNUC__) && !defined(__CUDA_ARCH__)
+inline void prefetch_near([[maybe_unused]] const void* place) {
+#if defined(__GNUC__)
   __builtin_prefetch(place, 0, 3);
 #endif
 }

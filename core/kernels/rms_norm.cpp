@@ -71,8 +71,10 @@ struct ParameterTerm {
 
   template <class Lanes, class V>
   KOKKOS_INLINE_FUNCTION void operator()(const Lanes& lanes, std::int64_t row, std::int64_t c, V (&sums)[1]) const {
-    prefetch_near(dy + (row + rows_ahead) * columns + c);
-    prefetch_near(x + (row + rows_ahead) * columns + c);
+    if constexpr (!std::is_same_v<Lanes, OneLane>) {
+      prefetch_near(dy + (row + rows_ahead) * columns + c);
+      prefetch_near(x + (row + rows_ahead) * columns + c);
+    }
     const auto normal = lanes.load(x + row * columns + c) * rstd[row];
     sums[0] = multiply_add(lanes.load(dy + row * columns + c), normal, sums[0]);
   }
