@@ -1,5 +1,6 @@
 #include "core/kernels/bias.hpp"
 
+#include "core/kernels/column_sums.hpp"
 #include "core/kernels/pack_loops.hpp"
 #include "core/kernels/shape.hpp"
 
@@ -12,9 +13,11 @@ struct GradientTerm {
   const T* dy;
   std::int64_t columns;
 
-  template <class Lanes>
-  void operator()(const Lanes& lanes, std::int64_t row, std::int64_t c, Pack<Compute<T>> (&sums)[1]) const {
-    prefetch_near(dy + (row + rows_ahead) * columns + c);
+  template <class Lanes, class V>
+  KOKKOS_INLINE_FUNCTION void operator()(const Lanes& lanes, std::int64_t row, std::int64_t c, V (&sums)[1]) const {
+    if constexpr (!std::is_same_v<Lanes, OneLane>) {
+      prefetch_near(dy + (row + rows_ahead) * columns + c);
+    }
     sums[0] += lanes.load(dy + row * columns + c);
   }
 };
@@ -37,23 +40,8 @@ template <class T>
 void bias_gradient(const ExecutionSpace& space, Vector<Compute<T>> gradient, ConstMatrix<T> output_gradient) {
   const std::int64_t rows = extent(output_gradient, 0), columns = extent(output_gradient, 1);
   require_shape(extent(gradient, 0) == columns, "bias_gradient");
-  for_column_groups(
-      "minipipe::bias::gradient", space, columns, KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
-        // Before the branch, because nvcc captures nothing inside it.
-        const T* dy = output_gradient.data();
-        Compute<T>* target = gradient.data();
-        const std::int64_t height = rows, stride = columns;
-        if constexpr (on_host) {
-          add_group_sums<Compute<T>, 1>(height, first, width, GradientTerm<T>{dy, stride}, {target});
-          return;
-        }
-        Compute<T> sums[column_group];
-        sum_rows(sums, height, width,
-                 [=](const std::int64_t row, const std::int64_t j) { return dy[row * stride + first + j]; });
-        for (std::int64_t j = 0; j < width; ++j) {
-          target[first + j] += sums[j];
-        }
-      });
+  add_column_sums<Compute<T>, 1>("minipipe::bias::gradient", space, rows, columns,
+                                 GradientTerm<T>{output_gradient.data(), columns}, {gradient.data()});
 }
 
 #define MINIPIPE_INSTANTIATE(T)                                                         \

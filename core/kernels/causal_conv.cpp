@@ -1,6 +1,6 @@
 #include "core/kernels/causal_conv.hpp"
 
-#include "core/kernels/loops.hpp"
+#include "core/kernels/column_sums.hpp"
 #include "core/kernels/math.hpp"
 #include "core/kernels/shape.hpp"
 
@@ -126,6 +126,26 @@ bool fits_conv(const X& x, std::int64_t columns, const ConvShape& shape) {
   return shape.sequence > 0 && x.rows == shape.batch * shape.sequence && x.columns == columns;
 }
 
+// A row's part of the gradients of weight[c, taps - 1 - back], by `back`, and behind them of the bias.
+template <class T>
+struct ConvTerm {
+  using C = Compute<T>;
+  const T *du, *x;
+  std::int64_t columns, stride, sequence;
+  int taps;
+
+  KOKKOS_INLINE_FUNCTION void operator()(const OneLane&, std::int64_t row, std::int64_t c,
+                                         C (&sums)[max_conv_width + 1]) const {
+    const C gradient = du[row * columns + c];
+    const std::int64_t t = row % sequence;
+    sums[max_conv_width] += gradient;
+    MINIPIPE_UNROLL(8)
+    for (int back = 0; back < max_conv_width; ++back) {
+      if (back < taps && back <= t) sums[back] = multiply_add(gradient, C(x[(row - back) * stride + c]), sums[back]);
+    }
+  }
+};
+
 }  // namespace
 
 template <class T>
@@ -207,28 +227,36 @@ void causal_conv_backward_parameters(const ExecutionSpace& space, Matrix<Compute
                     taps <= max_conv_width,
                 "causal_conv_backward_parameters");
   const T* input = x.data;
-  for_column_groups(
-      "minipipe::causal_conv::backward_parameters", space, columns,
-      KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
-        C sums[column_group];
-        for (std::int64_t b = 0; b < batch; ++b) {
-          const T* du = u_gradient.data() + b * sequence * columns + first;
-          const T* values = input + b * sequence * stride + first;
-          sum_rows(sums, sequence, width, [=](const std::int64_t t, const std::int64_t j) { return du[t * columns + j]; });
+  const char* const label = "minipipe::causal_conv::backward_parameters";
+  if constexpr (on_host) {
+    for_column_groups(label, space, columns, [=](const std::int64_t first, const std::int64_t width) {
+      C sums[column_group];
+      for (std::int64_t b = 0; b < batch; ++b) {
+        const T* du = u_gradient.data() + b * sequence * columns + first;
+        const T* values = input + b * sequence * stride + first;
+        sum_rows(sums, sequence, width, [=](const std::int64_t t, const std::int64_t j) { return du[t * columns + j]; });
+        for (std::int64_t j = 0; j < width; ++j) {
+          bias_gradient(first + j) += sums[j];
+        }
+        for (int k = 0; k < taps; ++k) {
+          const std::int64_t back = taps - 1 - k;
+          sum_rows(sums, sequence - back, width, [=](const std::int64_t t, const std::int64_t j) {
+            return du[(t + back) * columns + j] * values[t * stride + j];
+          });
           for (std::int64_t j = 0; j < width; ++j) {
-            bias_gradient(first + j) += sums[j];
-          }
-          for (int k = 0; k < taps; ++k) {
-            const std::int64_t back = taps - 1 - k;
-            sum_rows(sums, sequence - back, width, [=](const std::int64_t t, const std::int64_t j) {
-              return du[(t + back) * columns + j] * values[t * stride + j];
-            });
-            for (std::int64_t j = 0; j < width; ++j) {
-              weight_gradient((first + j), k) += sums[j];
-            }
+            weight_gradient((first + j), k) += sums[j];
           }
         }
-      });
+      }
+    });
+  } else {
+    sum_columns_on_device<C, max_conv_width + 1>(
+        label, space, x.rows, columns, ConvTerm<T>{u_gradient.data(), input, columns, stride, sequence, taps},
+        KOKKOS_LAMBDA(const std::int64_t c, const C* sums) {
+          for (int back = 0; back < taps; ++back) weight_gradient(c, taps - 1 - back) += sums[back];
+          bias_gradient(c) += sums[max_conv_width];
+        });
+  }
 }
 
 #define MINIPIPE_INSTANTIATE(T)                                                                                    \

@@ -1,5 +1,6 @@
 #include "core/kernels/embedding.hpp"
 
+#include "core/kernels/embedding_backward_device.hpp"
 #include "core/kernels/pack_loops.hpp"
 #include "core/kernels/shape.hpp"
 
@@ -17,6 +18,24 @@ struct SumOfRows {
     lanes.store(out + c, lanes.load(token + c) + lanes.load(position + c));
   }
 };
+
+// Adds to `target` rows of `source`, `count` of them, `stride` elements apart, in their order.
+template <class T, class Member>
+KOKKOS_INLINE_FUNCTION void add_position_rows(const Member& member, Compute<T>* target, const T* source, std::int64_t count,
+                                              std::int64_t stride, std::int64_t columns) {
+  if constexpr (on_host) {
+    for (std::int64_t b = 0; b < count; ++b) {
+      const T* row = source + b * stride;
+      row_for(member, columns, [=](const std::int64_t c) { target[c] += row[c]; });
+    }
+  } else {
+    row_for(member, columns, [=](const std::int64_t c) {
+      Compute<T> sum = target[c];
+      for (std::int64_t b = 0; b < count; ++b) sum += source[b * stride + c];
+      target[c] = sum;
+    });
+  }
+}
 
 }  // namespace
 
@@ -53,26 +72,26 @@ void embedding_backward(const ExecutionSpace& space, Matrix<Compute<T>> token_gr
   require_shape(rows == batch * sequence && extent(token_gradient, 1) == columns &&
                     (!positions || (extent(position_gradient, 1) == columns && extent(position_gradient, 0) >= sequence)),
                 "embedding_backward");
-  for_column_groups(
-      "minipipe::embedding::backward_tokens", space, columns,
-      KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
-        for (std::int64_t row = 0; row < rows; ++row) {
-          const T* source = row_pointer(output_gradient, row) + first;
-          Compute<T>* target = row_pointer(token_gradient, tokens.data()[row]) + first;
+  if constexpr (on_host) {
+    for_column_groups("minipipe::embedding::backward_tokens", space, columns,
+                      [=](const std::int64_t first, const std::int64_t width) {
+                        for (std::int64_t row = 0; row < rows; ++row) {
+                          const T* source = row_pointer(output_gradient, row) + first;
+                          Compute<T>* target = row_pointer(token_gradient, tokens.data()[row]) + first;
 #pragma GCC ivdep
-          for (std::int64_t j = 0; j < width; ++j) {
-            target[j] += source[j];
-          }
-        }
-      });
+                          for (std::int64_t j = 0; j < width; ++j) {
+                            target[j] += source[j];
+                          }
+                        }
+                      });
+  } else {
+    add_token_rows_on_device<T>(space, token_gradient, output_gradient, tokens);
+  }
   if (!positions) return;
   for_rows(
       "minipipe::embedding::backward_positions", space, sequence, KOKKOS_LAMBDA(const RowMember& member, const std::int64_t t) {
-        Compute<T>* target = row_pointer(position_gradient, t);
-        for (std::int64_t b = 0; b < batch; ++b) {
-          const T* source = row_pointer(output_gradient, b * sequence + t);
-          row_for(member, columns, [=](const std::int64_t c) { target[c] += source[c]; });
-        }
+        add_position_rows<T>(member, row_pointer(position_gradient, t), row_pointer(output_gradient, t), batch,
+                             sequence * columns, columns);
       });
 }
 

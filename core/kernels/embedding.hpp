@@ -12,7 +12,7 @@ void embedding_forward(const ExecutionSpace& space, Matrix<T> out, ConstMatrix<s
                        ConstMatrix<T> position_table);
 
 // Adds to both gradients (position_gradient may be empty). Rows that share a token are added in ascending row order by the one
-// thread that owns the columns.
+// thread that owns the token's columns.
 template <class T>
 void embedding_backward(const ExecutionSpace& space, Matrix<Compute<T>> token_gradient, Matrix<Compute<T>> position_gradient,
                         ConstMatrix<T> output_gradient, ConstMatrix<std::int32_t> tokens);

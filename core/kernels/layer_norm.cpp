@@ -1,5 +1,6 @@
 #include "core/kernels/layer_norm.hpp"
 
+#include "core/kernels/column_sums.hpp"
 #include "core/kernels/pack_loops.hpp"
 #include "core/kernels/shape.hpp"
 
@@ -144,10 +145,12 @@ struct ParameterTerm {
   const Compute<T>*mean, *rstd;
   std::int64_t columns;
 
-  template <class Lanes>
-  void operator()(const Lanes& lanes, std::int64_t row, std::int64_t c, Pack<Compute<T>> (&sums)[2]) const {
-    prefetch_near(dy + (row + rows_ahead) * columns + c);
-    prefetch_near(x + (row + rows_ahead) * columns + c);
+  template <class Lanes, class V>
+  KOKKOS_INLINE_FUNCTION void operator()(const Lanes& lanes, std::int64_t row, std::int64_t c, V (&sums)[2]) const {
+    if constexpr (!std::is_same_v<Lanes, OneLane>) {
+      prefetch_near(dy + (row + rows_ahead) * columns + c);
+      prefetch_near(x + (row + rows_ahead) * columns + c);
+    }
     const auto gradient = lanes.load(dy + row * columns + c);
     const auto normal = (lanes.load(x + row * columns + c) - mean[row]) * rstd[row];
     sums[0] = multiply_add(gradient, normal, sums[0]);
@@ -250,37 +253,13 @@ template <class T>
 void layer_norm_backward_parameters(const ExecutionSpace& space, Vector<Compute<T>> gamma_gradient,
                                     Vector<Compute<T>> beta_gradient, ConstMatrix<T> output_gradient, ConstMatrix<T> input,
                                     ConstVector<Compute<T>> mean, ConstVector<Compute<T>> rstd) {
-  using C = Compute<T>;
   const std::int64_t rows = extent(input, 0), columns = extent(input, 1);
   require_shape(extent(output_gradient, 0) == rows && extent(output_gradient, 1) == columns && extent(mean, 0) == rows &&
                     extent(rstd, 0) == rows && extent(gamma_gradient, 0) == columns && extent(beta_gradient, 0) == columns,
                 "layer_norm_backward_parameters");
-  for_column_groups(
-      "minipipe::layer_norm::backward_parameters", space, columns,
-      KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
-        // Before the branch, because nvcc captures nothing inside it.
-        const ParameterTerm<T> term{output_gradient.data(), input.data(), mean.data(), rstd.data(), columns};
-        C *const gamma_target = gamma_gradient.data(), *const beta_target = beta_gradient.data();
-        const std::int64_t height = rows;
-        if constexpr (on_host) {
-          add_group_sums<C, 2>(height, first, width, term, {gamma_target, beta_target});
-          return;
-        }
-        const T* x = input.data() + first;
-        const T* dy = output_gradient.data() + first;
-        C sums[column_group];
-        sum_rows(sums, height, width, [=](const std::int64_t row, const std::int64_t j) {
-          return dy[row * columns + j] * ((x[row * columns + j] - mean(row)) * rstd(row));
-        });
-        for (std::int64_t j = 0; j < width; ++j) {
-          gamma_target[first + j] += sums[j];
-        }
-        sum_rows(sums, height, width,
-                 [=](const std::int64_t row, const std::int64_t j) { return static_cast<C>(dy[row * columns + j]); });
-        for (std::int64_t j = 0; j < width; ++j) {
-          beta_target[first + j] += sums[j];
-        }
-      });
+  add_column_sums<Compute<T>, 2>("minipipe::layer_norm::backward_parameters", space, rows, columns,
+                                 ParameterTerm<T>{output_gradient.data(), input.data(), mean.data(), rstd.data(), columns},
+                                 {gamma_gradient.data(), beta_gradient.data()});
 }
 
 #define MINIPIPE_INSTANTIATE(T)                                                                                                \

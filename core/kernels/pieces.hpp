@@ -56,16 +56,28 @@ class PieceTable {
   int count_ = 0;
 };
 
-// results(first + p) = the sum of blocks(b) over the blocks of piece p, in their order.
+// The sum of the blocks' sums: on the host in their order, on a device by a team.
+template <class Member>
+KOKKOS_INLINE_FUNCTION double sum_of_blocks(const Member& member, const double* blocks, std::int64_t count) {
+  if constexpr (on_host) {
+    (void)member;
+    double total = 0;
+    for (std::int64_t b = 0; b < count; ++b) total += blocks[b];
+    return total;
+  } else {
+    return row_sum<double>(member, count, [=](const std::int64_t b) { return blocks[b]; });
+  }
+}
+
+// results(first + p) = the sum of blocks(b) over the blocks of piece p.
 template <class Piece>
 void sum_blocks(const std::string& label, const ExecutionSpace& space, Vector<double> results, std::int64_t first,
                 const PieceTable<Piece>& table, ConstVector<double> blocks) {
-  Kokkos::parallel_for(
-      label, RowRange(space, 0, table.pieces()), KOKKOS_LAMBDA(const std::int64_t p) {
-        double total = 0;
-        const std::int64_t end = table.first_block(static_cast<int>(p) + 1);
-        for (std::int64_t b = table.first_block(static_cast<int>(p)); b < end; ++b) total += blocks(b);
-        results(first + p) = total;
+  for_rows(
+      label, space, table.pieces(), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t p) {
+        const std::int64_t begin = table.first_block(static_cast<int>(p)), end = table.first_block(static_cast<int>(p) + 1);
+        const double total = sum_of_blocks(member, blocks.data() + begin, end - begin);
+        row_for(member, 1, [=](const std::int64_t) { results(first + p) = total; });
       });
 }
 

@@ -12,13 +12,10 @@ constexpr std::int64_t block_size = 4096;
 
 void add_blocks(const ExecutionSpace& space, Vector<double> result, ConstVector<double> workspace, std::int64_t blocks,
                 bool accumulate) {
-  Kokkos::parallel_for(
-      "minipipe::reduce::blocks", RowRange(space, 0, 1), KOKKOS_LAMBDA(const std::int64_t) {
-        double total = 0;
-        for (std::int64_t block = 0; block < blocks; ++block) {
-          total += workspace(block);
-        }
-        result(0) = accumulate ? result(0) + total : total;
+  for_rows(
+      "minipipe::reduce::blocks", space, 1, KOKKOS_LAMBDA(const RowMember& member, std::int64_t) {
+        const double total = sum_of_blocks(member, workspace.data(), blocks);
+        row_for(member, 1, [=](const std::int64_t) { result(0) = accumulate ? result(0) + total : total; });
       });
 }
 

@@ -1,5 +1,6 @@
 #include "core/kernels/rms_norm.hpp"
 
+#include "core/kernels/column_sums.hpp"
 #include "core/kernels/pack_loops.hpp"
 #include "core/kernels/shape.hpp"
 
@@ -69,10 +70,12 @@ struct ParameterTerm {
   const Compute<T>* rstd;
   std::int64_t columns;
 
-  template <class Lanes>
-  void operator()(const Lanes& lanes, std::int64_t row, std::int64_t c, Pack<Compute<T>> (&sums)[1]) const {
-    prefetch_near(dy + (row + rows_ahead) * columns + c);
-    prefetch_near(x + (row + rows_ahead) * columns + c);
+  template <class Lanes, class V>
+  KOKKOS_INLINE_FUNCTION void operator()(const Lanes& lanes, std::int64_t row, std::int64_t c, V (&sums)[1]) const {
+    if constexpr (!std::is_same_v<Lanes, OneLane>) {
+      prefetch_near(dy + (row + rows_ahead) * columns + c);
+      prefetch_near(x + (row + rows_ahead) * columns + c);
+    }
     const auto normal = lanes.load(x + row * columns + c) * rstd[row];
     sums[0] = multiply_add(lanes.load(dy + row * columns + c), normal, sums[0]);
   }
@@ -153,32 +156,13 @@ void rms_norm_backward_input(const ExecutionSpace& space, Matrix<T> input_gradie
 template <class T>
 void rms_norm_backward_parameters(const ExecutionSpace& space, Vector<Compute<T>> gamma_gradient,
                                   ConstMatrix<T> output_gradient, ConstMatrix<T> input, ConstVector<Compute<T>> rstd) {
-  using C = Compute<T>;
   const std::int64_t rows = extent(input, 0), columns = extent(input, 1);
   require_shape(extent(output_gradient, 0) == rows && extent(output_gradient, 1) == columns && extent(rstd, 0) == rows &&
                     extent(gamma_gradient, 0) == columns,
                 "rms_norm_backward_parameters");
-  for_column_groups(
-      "minipipe::rms_norm::backward_parameters", space, columns,
-      KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
-        // Before the branch, because nvcc captures nothing inside it.
-        const ParameterTerm<T> term{output_gradient.data(), input.data(), rstd.data(), columns};
-        C* const target = gamma_gradient.data();
-        const std::int64_t height = rows;
-        if constexpr (on_host) {
-          add_group_sums<C, 1>(height, first, width, term, {target});
-          return;
-        }
-        const T* x = input.data() + first;
-        const T* dy = output_gradient.data() + first;
-        C sums[column_group];
-        sum_rows(sums, height, width, [=](const std::int64_t row, const std::int64_t j) {
-          return dy[row * columns + j] * (x[row * columns + j] * rstd(row));
-        });
-        for (std::int64_t j = 0; j < width; ++j) {
-          target[first + j] += sums[j];
-        }
-      });
+  add_column_sums<Compute<T>, 1>("minipipe::rms_norm::backward_parameters", space, rows, columns,
+                                 ParameterTerm<T>{output_gradient.data(), input.data(), rstd.data(), columns},
+                                 {gamma_gradient.data()});
 }
 
 #define MINIPIPE_INSTANTIATE(T)                                                                                            \

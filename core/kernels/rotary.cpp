@@ -33,10 +33,14 @@ void rotary_apply(const ExecutionSpace& space, Matrix<T> values, ConstMatrix<dou
       "minipipe::rotary::apply", space, extent(values, 0), KOKKOS_LAMBDA(const RowMember& member, const std::int64_t row) {
         const double* cosine = row_pointer(table, row % sequence);
         const double* sine = cosine + half;
-        for (std::int64_t h = 0; h < heads; ++h) {
-          T* first = row_pointer(values, row) + h * depth;
-          T* second = first + half;
-          row_for(member, half, [=](const std::int64_t i) {
+        // On a device all heads are one loop: a head alone would leave most of a team idle.
+        const std::int64_t together = on_host ? 1 : heads;
+        for (std::int64_t h = 0; h < heads; h += together) {
+          T* const head = row_pointer(values, row) + h * depth;
+          row_for(member, together * half, [=](const std::int64_t place) {
+            T* const first = on_host ? head : head + place / half * depth;
+            T* const second = first + half;
+            const std::int64_t i = on_host ? place : place % half;
             const C c = static_cast<C>(cosine[i]), s = direction * static_cast<C>(sine[i]);
             const C a = first[i], b = second[i];
             first[i] = a * c - b * s;

@@ -1,6 +1,6 @@
 #include "core/kernels/router.hpp"
 
-#include "core/kernels/loops.hpp"
+#include "core/kernels/column_sums.hpp"
 #include "core/kernels/math.hpp"
 #include "core/kernels/shape.hpp"
 
@@ -25,6 +25,38 @@ KOKKOS_INLINE_FUNCTION std::int32_t largest_left(const T* logits, std::int32_t c
     }
   }
   return best;
+}
+
+template <class T>
+struct ColumnTerm {
+  const T* values;
+  std::int64_t columns;
+
+  KOKKOS_INLINE_FUNCTION void operator()(const OneLane&, std::int64_t row, std::int64_t c, T (&sums)[1]) const {
+    sums[0] += values[row * columns + c];
+  }
+};
+
+// means[c] = the mean of column c; 0 without rows.
+template <class T>
+void column_means(const ExecutionSpace& space, Vector<T> means, ConstMatrix<T> matrix) {
+  const char* const label = "minipipe::router::mean";
+  const std::int64_t rows = extent(matrix, 0), columns = extent(matrix, 1);
+  const T* const values = matrix.data();
+  if constexpr (on_host) {
+    for_column_groups(label, space, columns, [=](const std::int64_t first, const std::int64_t width) {
+      const T* const v = values + first;
+      T sums[column_group];
+      sum_rows(sums, rows, width, [=](const std::int64_t row, const std::int64_t j) { return v[row * columns + j]; });
+      for (std::int64_t j = 0; j < width; ++j) {
+        means(first + j) = rows > 0 ? sums[j] / static_cast<T>(rows) : T(0);
+      }
+    });
+  } else {
+    sum_columns_on_device<T, 1>(
+        label, space, rows, columns, ColumnTerm<T>{values, columns},
+        KOKKOS_LAMBDA(const std::int64_t c, const T* sums) { means(c) = rows > 0 ? sums[0] / static_cast<T>(rows) : T(0); });
+  }
 }
 
 }  // namespace
@@ -70,18 +102,10 @@ void router_forward(const ExecutionSpace& space, Matrix<std::int32_t> experts, M
 template <class T>
 void router_balance(const ExecutionSpace& space, Vector<double> loss, Vector<T> load, Vector<T> mean,
                     ConstVector<std::int32_t> counts, ConstMatrix<T> probabilities) {
-  const std::int64_t rows = extent(probabilities, 0), count = extent(probabilities, 1);
+  const std::int64_t count = extent(probabilities, 1);
   require_shape(extent(loss, 0) >= 1 && extent(load, 0) == count && extent(mean, 0) == count && extent(counts, 0) == count,
                 "router_balance");
-  for_column_groups(
-      "minipipe::router::mean", space, count, KOKKOS_LAMBDA(const std::int64_t first, const std::int64_t width) {
-        const T* p = probabilities.data() + first;
-        T sums[column_group];
-        sum_rows(sums, rows, width, [=](const std::int64_t row, const std::int64_t j) { return p[row * count + j]; });
-        for (std::int64_t j = 0; j < width; ++j) {
-          mean(first + j) = rows > 0 ? sums[j] / static_cast<T>(rows) : T(0);
-        }
-      });
+  column_means(space, mean, probabilities);
   Kokkos::parallel_for(
       "minipipe::router::balance", RowRange(space, 0, 1), KOKKOS_LAMBDA(const std::int64_t) {
         double pairs = 0, total = 0;

@@ -63,7 +63,6 @@ KOKKOS_INLINE_FUNCTION void scan_features(const ScanShape& z, T* out, C* state, 
 }  // namespace
 
 std::int64_t scan_states(const ScanShape& z) { return z.batch * z.heads * chunks_of(z) * z.state * z.head_size; }
-std::int64_t scan_workspace(const ScanShape& z) { return 2 * z.batch * z.sequence * z.heads * z.state; }
 std::int64_t scan_sums(const ScanShape& z) { return 3 * z.batch * z.heads; }
 
 template <class T>

@@ -49,7 +49,8 @@ inline constexpr std::int64_t scan_chunk = 32;
 
 // Elements of what the forward keeps: the state at the end of each chunk, [B, H, ceil(T / scan_chunk), S, P].
 std::int64_t scan_states(const ScanShape& shape);
-// Elements of the backward's workspace: gradients of b and c by head, before the sum over the heads of a group.
+// Elements of the backward's workspace: gradients of b and c by head, before the sum over the heads of a group; on a device
+// also what the teams need that work at a time, whose number is bounded.
 std::int64_t scan_workspace(const ScanShape& shape);
 // Elements of `sums`: the gradients of a_log, d and dt_bias by sequence and head, [B, H, 3].
 std::int64_t scan_sums(const ScanShape& shape);

@@ -3,6 +3,11 @@
 
 namespace minipipe::core {
 
+std::int64_t scan_workspace(const ScanShape& z) {
+  const std::int64_t by_head = 2 * z.batch * z.sequence * z.heads * z.state;
+  return on_host ? by_head : by_head + device_scan_scratch(z);
+}
+
 template <class T>
 void selective_scan_backward_input(const ExecutionSpace& space, const ScanInputs<T>& gradients, Vector<Compute<T>> sums,
                                    ConstMatrix<T> output_gradient, const ScanInputs<const T>& inputs,
@@ -26,7 +31,7 @@ void selective_scan_backward_input(const ExecutionSpace& space, const ScanInputs
   if constexpr (on_host) {
     scan_backward_on_host(space, scan);
   } else {
-    scan_backward_on_device(space, scan);
+    scan_backward_on_device(space, scan, c_by_head + z.batch * z.sequence * by_head);
   }
   const std::int64_t share = z.heads / z.groups;
   for_rows(

@@ -41,4 +41,23 @@ TYPED_TEST(Embedding, ForwardAddsRowsAndBackwardAddsInRowOrder) {
   }
 }
 
+// More rows than a device's team looks at in one go, some tokens in most of them, others rare, in places near and far.
+TYPED_TEST(Embedding, ManyRowsAreAddedInTheirOrder) {
+  using T = TypeParam;
+  const std::int64_t vocabulary = 700, columns = 3, sequence = 5003;
+  for (const int kind : {0, 1, 2}) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(sequence));
+    for (std::int64_t i = 0; i < sequence; ++i) {
+      tokens[i] = static_cast<std::int32_t>(kind == 0 ? 130 : kind == 1 ? i * i % vocabulary : i % 11 * 128 % vocabulary);
+    }
+    const Array<T> gradient(random_numbers(vocabulary * columns, 1)), none(0), dy(random_numbers(sequence * columns, 2));
+    std::vector<T> expected = gradient.exact();
+    const std::vector<T> added = dy.exact();
+    for (std::int64_t i = 0; i < sequence * columns; ++i) expected[tokens[i / columns] * columns + i % columns] += added[i];
+    embedding_backward<T>({}, gradient.matrix(vocabulary, columns), none.matrix(0, 0), dy.matrix(sequence, columns),
+                          slice_matrix<std::int32_t>(integers(tokens), 0, 1, sequence));
+    EXPECT_EQ(gradient.exact(), expected);
+  }
+}
+
 }  // namespace minipipe::core::testing

@@ -233,6 +233,25 @@ TYPED_TEST(SelectiveScan, SequencesAreIndependentToTheLastBit) {
   EXPECT_EQ(all.ddt_bias.get(), added[2].get());
 }
 
+// More sequences and heads than a device takes at a time.
+TYPED_TEST(SelectiveScan, ManyHeadsDoNotMeet) {
+  using T = TypeParam;
+  const ScanShape z{3, 3, 200, 2, 1, 9}, single{1, 3, 200, 2, 1, 9};
+  const Values v = random_values(z, 71);
+  const Numbers w = random_numbers(v.x.size(), 72);
+  ScanRun<T> all(z, v), last(single, only(z, v, 2));
+  all.forward();
+  all.backward(Array<T>(w));
+  last.forward();
+  last.backward(Array<T>(Numbers(w.end() - static_cast<std::ptrdiff_t>(w.size() / 3), w.end())));
+  for (int i = 0; i < 4; ++i) {
+    const Numbers of_all = all.gradients.part(i);
+    EXPECT_EQ(Numbers(of_all.end() - static_cast<std::ptrdiff_t>(of_all.size() / 3), of_all.end()), last.gradients.part(i));
+  }
+  const Numbers sums = all.sums.get();
+  EXPECT_EQ(Numbers(sums.end() - static_cast<std::ptrdiff_t>(sums.size() / 3), sums.end()), last.sums.get());
+}
+
 TYPED_TEST(SelectiveScan, KeepsTheStateAtTheEndOfEachChunk) {
   using T = TypeParam;
   const ScanShape z{1, scan_chunk + 3, 1, 1, 1, 1};
