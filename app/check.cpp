@@ -8,6 +8,7 @@
 #include "core/comm/agreement.hpp"
 #include "core/deck/rule_list.hpp"
 #include "core/deck/rules.hpp"
+#include "core/deck/shown_rows.hpp"
 #include "core/io/chrome_trace.hpp"
 #include "core/io/output_option.hpp"
 #include "core/profile/machine.hpp"
@@ -123,41 +124,58 @@ void print_schedule(const Subject& subject, const core::Preflight& result) {
       "  a microbatch's forward and backward, as simulated and at most\n");
 }
 
-void print_memory(const Subject& subject) {
-  const int replicas = subject.deck.parallel.data;
-  std::printf("bytes by category:\n%8s%6s %14s %14s %14s %16s %14s %14s %14s\n", replicas > 1 ? "replica" : "", "stage",
-              "parameters", "gradients", "optimizer", "stashed weights", "activations", "comm", "all");
-  for (int replica = 0; replica < replicas; ++replica) {
-    int stage = 0;
-    for (const auto& memory : core::planned_memory_by_stage(subject.deck, subject.stages, replica)) {
-      std::printf("%8s%6d", replicas > 1 ? std::to_string(replica).c_str() : "", stage++);
-      for (const auto& [name, bytes] : memory.categories()) std::printf(" %*zu", name == "weight_versions" ? 16 : 14, bytes);
-      std::printf(" %14zu\n", memory.total());
-    }
-  }
-  const auto ranks = core::planned_memory_by_rank(subject.deck, subject.stages);
-  const auto fullest =
-      std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) { return a.total() < b.total(); });
-  std::printf("fullest of %s: rank %td, %s\n", core::plural(std::ssize(ranks), "rank").c_str(), fullest - ranks.begin(),
-              core::bytes_text(static_cast<double>(fullest->total())).c_str());
+using MemoryOfReplicas = std::vector<std::vector<core::PlannedMemory>>;  // by replica and stage
+
+std::vector<std::uint64_t> peak_bytes(const std::vector<core::PlannedMemory>& ranks) {
+  std::vector<std::uint64_t> bytes;
+  for (const core::PlannedMemory& rank : ranks) bytes.push_back(rank.total());
+  return bytes;
 }
 
-void print_traffic(const std::vector<core::PlannedTraffic>& ranks) {
+// `peaks`: by rank.
+void print_memory(const Subject& subject, const MemoryOfReplicas& replicas, const std::vector<std::uint64_t>& peaks, bool all) {
+  const bool several = replicas.size() > 1;
+  std::printf("bytes by category:\n%8s%6s %14s %14s %14s %16s %14s %14s %14s\n", several ? "replica" : "", "stage",
+              "parameters", "gradients", "optimizer", "stashed weights", "activations", "comm", "all");
+  std::vector<std::size_t> totals;  // by replica and stage
+  for (const auto& stages : replicas) {
+    for (const core::PlannedMemory& memory : stages) totals.push_back(memory.total());
+  }
+  const std::size_t stages = static_cast<std::size_t>(subject.stages);
+  const auto rows = core::shown_rows(totals.size(), all, core::extremes(totals));
+  for (const std::size_t row : rows) {
+    std::printf("%8s%6zu", several ? std::to_string(row / stages).c_str() : "", row % stages);
+    for (const auto& [name, bytes] : replicas[row / stages][row % stages].categories()) {
+      std::printf(" %*zu", name == "weight_versions" ? 16 : 14, bytes);
+    }
+    std::printf(" %14zu\n", totals[row]);
+  }
+  std::printf("%s", core::rows_left_out(totals.size(), rows.size(), ", and those with least and most bytes").c_str());
+  const auto fullest = std::ranges::max_element(peaks);
+  std::printf("fullest of %s: rank %td, %s\n", core::plural(std::ssize(peaks), "rank").c_str(), fullest - peaks.begin(),
+              core::bytes_text(static_cast<double>(*fullest)).c_str());
+}
+
+void print_traffic(const std::vector<core::PlannedTraffic>& ranks, bool all_ranks) {
   if (ranks.size() == 1) return;
   std::printf("bytes sent per update:\n%6s", "rank");
   for (const auto& purpose : ranks.front()) std::printf(" %16s", purpose.first.c_str());
   std::printf(" %16s\n", "all");
+  std::vector<double> sums;
   double mean = 0;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    std::printf("%6zu", r);
+  for (const core::PlannedTraffic& rank : ranks) {
     double all = 0;
-    for (const auto& purpose : ranks[r]) {
-      std::printf(" %16.0f", purpose.second);
-      all += purpose.second;
-    }
-    std::printf(" %16.0f\n", all);
+    for (const auto& purpose : rank) all += purpose.second;
+    sums.push_back(all);
     mean += all / static_cast<double>(ranks.size());
   }
+  const auto rows = core::shown_rows(ranks.size(), all_ranks, core::extremes(sums));
+  for (const std::size_t r : rows) {
+    std::printf("%6zu", r);
+    for (const auto& purpose : ranks[r]) std::printf(" %16.0f", purpose.second);
+    std::printf(" %16.0f\n", sums[r]);
+  }
+  std::printf("%s", core::rows_left_out(ranks.size(), rows.size(), ", and those that send least and most").c_str());
   std::printf("mean of the ranks: %s\n", core::bytes_text(mean).c_str());
 }
 
@@ -194,7 +212,8 @@ void print_assumed_times(const Subject& subject) {
 }
 
 // What the costs mean for a long run. `exchanged`: bytes that a rank sends to other replicas per update, at most.
-core::SteadyPrediction print_prediction(const Subject& subject, const std::vector<std::uint64_t>& bytes, double exchanged) {
+core::SteadyPrediction print_prediction(const Subject& subject, const std::vector<std::uint64_t>& bytes, double exchanged,
+                                        bool all) {
   const auto steady = core::predict_steady(subject.deck, subject.stages, subject.costs);
   if (!subject.profiled) {
     print_assumed_times(subject);
@@ -208,9 +227,9 @@ core::SteadyPrediction print_prediction(const Subject& subject, const std::vecto
   std::printf("predicted from the profile, steady state: %.6f s per update, %.1f tokens/s, bubble share %.4f\n",
               steady.step_time, steady.tokens_per_s, steady.bubble_share);
   print_exchange(subject, exchanged);
-  for (std::size_t r = 0; r < bytes.size(); ++r) {
-    std::printf("  rank %zu: %llu bytes\n", r, static_cast<unsigned long long>(bytes[r]));
-  }
+  const auto rows = core::shown_rows(bytes.size(), all, core::extremes(bytes));
+  for (const std::size_t r : rows) std::printf("  rank %zu: %llu bytes\n", r, static_cast<unsigned long long>(bytes[r]));
+  std::printf("%s", core::rows_left_out(bytes.size(), rows.size(), ", and those with least and most bytes").c_str());
   return steady;
 }
 
@@ -258,11 +277,14 @@ int check(const Command& command) {
   if (!subject.speaks) return 0;
   const auto result = core::preflight(subject.deck, subject.stages, 0, subject.costs);
   print_schedule(subject, result);
-  std::printf("%s%s", core::in_flight_note(subject.deck).c_str(), core::masks_text(subject.deck, subject.stages).c_str());
-  print_memory(subject);
+  const auto rows = command.all_ranks ? core::MaskRows::all : core::MaskRows::ends;
+  std::printf("%s%s", core::in_flight_note(subject.deck).c_str(), core::masks_text(subject.deck, subject.stages, rows).c_str());
+  const auto memory = core::planned_memory_by_replica(subject.deck, subject.stages);
+  const auto peaks = peak_bytes(core::planned_memory_by_rank(subject.deck, subject.stages, memory));
+  print_memory(subject, memory, peaks, command.all_ranks);
   const auto traffic = core::planned_traffic(subject.deck, subject.stages);
-  print_traffic(traffic);
-  print_prediction(subject, core::planned_peak_bytes(subject.deck, subject.stages), core::most_exchanged(traffic));
+  print_traffic(traffic, command.all_ranks);
+  print_prediction(subject, peaks, core::most_exchanged(traffic), command.all_ranks);
   return verdict(result);
 }
 
@@ -278,7 +300,7 @@ int simulate(const Command& command) {
   const auto bytes = core::planned_peak_bytes(subject.deck, subject.stages);
   const double exchanged = core::most_exchanged(core::planned_traffic(subject.deck, subject.stages));
   print_schedule(subject, result);
-  const auto steady = print_prediction(subject, bytes, exchanged);
+  const auto steady = print_prediction(subject, bytes, exchanged, false);
   if (!command.export_file.empty()) {
     std::ostringstream csv;
     schedules::write_csv(csv, result.simulation.log.plan());

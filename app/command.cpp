@@ -163,6 +163,7 @@ Parsed parse_command_line(int argc, char** argv, bool speak) {
                     "use the costs in this file, made by minipipe profile (simulate without a deck: JSON)");
     sub->add_flag("--strict", command.strict, "refuse a profile of another machine");
   }
+  check->add_flag("--all-ranks", command.all_ranks, "a line of every rank, not only of some of more than 64");
   simulate->add_option("--export", command.export_file, "write the simulated order as a CSV plan");
   simulate->add_option("--timeline", command.timeline, "write the simulated order as a Chrome trace");
   simulate->add_option("--updates", command.updates, "optimizer updates to simulate")

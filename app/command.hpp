@@ -55,6 +55,7 @@ struct Command {
   // check, simulate
   std::string profile;       // use the costs of this file
   bool strict = false;       // a profile of another machine is an error
+  bool all_ranks = false;    // check: a line of each rank, however many
   int stages = 0;            // 0: as the deck and the number of ranks say
   std::string export_file;   // simulate: write the plan as CSV
   std::string timeline;      // simulate: write a Chrome trace

@@ -1,6 +1,7 @@
 #include "core/model/block_share.hpp"
 
 #include "core/model/parameter_list.hpp"
+#include "core/model/replica_shares.hpp"
 
 namespace minipipe::core {
 
@@ -30,6 +31,26 @@ std::vector<FeatureRun> runs_of(const ParameterEntry& entry) {
   return runs;
 }
 
+// `all`: the tensors of the stage, `held`: those of the replica.
+std::vector<BlockShare> shares_of(const ModelConfig& model, const StageLayers& layers, const ReplicaOptions& replication,
+                                  const std::vector<ParameterEntry>& all, const std::vector<ParameterEntry>& held) {
+  const int hidden = hidden_width(model);
+  std::vector<BlockShare> shares(static_cast<std::size_t>(layers.blocks), BlockShare{false, false, false, false});
+  for_block_tensors(held, layers.blocks, [&](std::size_t b, const ParameterEntry& entry) {
+    (entry.mlp ? shares[b].mlp_trained : shares[b].attention_trained) = true;
+    if (!up_matrix(entry) || entry.shape[0] == hidden) return;
+    if (replication.forward_masking()) {
+      shares[b].features = entry.shape[0];
+    } else {
+      shares[b].trained_features = runs_of(entry);
+    }
+  });
+  for_block_tensors(replication.forward_masking() ? held : all, layers.blocks, [&](std::size_t b, const ParameterEntry& entry) {
+    (entry.mlp ? shares[b].mlp : shares[b].attention) = true;
+  });
+  return shares;
+}
+
 }  // namespace
 
 BlockShare full_share(const ModelConfig& model, int block) {
@@ -51,25 +72,14 @@ std::vector<BlockShare> full_shares(const ModelConfig& model, const StageLayers&
 }
 
 std::vector<BlockShare> block_shares(const ModelConfig& model, const StageLayers& layers, const ReplicaOptions& replication) {
-  const auto blocks = static_cast<std::size_t>(layers.blocks);
   if (!replication.sdp()) return full_shares(model, layers);
   const std::vector<ParameterEntry> all = split_parameter_list(model, layers, replication);
-  const std::vector<ParameterEntry> held = held_parameter_list(all, replication);
-  const int hidden = hidden_width(model);
-  std::vector<BlockShare> shares(blocks, BlockShare{false, false, false, false});
-  for_block_tensors(held, layers.blocks, [&](std::size_t b, const ParameterEntry& entry) {
-    (entry.mlp ? shares[b].mlp_trained : shares[b].attention_trained) = true;
-    if (!up_matrix(entry) || entry.shape[0] == hidden) return;
-    if (replication.forward_masking()) {
-      shares[b].features = entry.shape[0];
-    } else {
-      shares[b].trained_features = runs_of(entry);
-    }
-  });
-  for_block_tensors(replication.forward_masking() ? held : all, layers.blocks, [&](std::size_t b, const ParameterEntry& entry) {
-    (entry.mlp ? shares[b].mlp : shares[b].attention) = true;
-  });
-  return shares;
+  return shares_of(model, layers, replication, all, held_parameter_list(all, replication));
+}
+
+std::vector<BlockShare> block_shares(const ModelConfig& model, const StageLayers& layers, const ReplicaLayout& layout) {
+  if (!layout.options.sdp()) return full_shares(model, layers);
+  return shares_of(model, layers, layout.options, layout.full, layout.trained);
 }
 
 std::vector<BranchesThere> computed_branches(const std::vector<BlockShare>& shares) {

@@ -61,12 +61,12 @@ void add_slabs(std::vector<ParameterRange>& ranges, const ParameterEntry& forwar
 }  // namespace
 
 OptimizerLayout::OptimizerLayout(const std::vector<ParameterEntry>& entries, OptimizerKind optimizer) {
-  add_tensors(entries, entries, optimizer);
+  add_tensors(entries, entries, optimizer, OptimizerRanges::all);
 }
 
-OptimizerLayout::OptimizerLayout(const ReplicaLayout& layout, OptimizerKind optimizer) {
+OptimizerLayout::OptimizerLayout(const ReplicaLayout& layout, OptimizerKind optimizer, OptimizerRanges wanted) {
   if (!layout.options.sharded() && !layout.zero1()) {
-    add_tensors(layout.forward, layout.trained, optimizer);
+    add_tensors(layout.forward, layout.trained, optimizer, wanted);
     return;
   }
   if (optimizer == OptimizerKind::muon) {
@@ -74,11 +74,12 @@ OptimizerLayout::OptimizerLayout(const ReplicaLayout& layout, OptimizerKind opti
         "train.optimizer = \"muon\": needs whole matrices, but these replicas have shards of them; use \"adamw\" or \"nadam\", "
         "or parallel.mode = \"ddp\" or \"sdp\" without shards");
   }
-  add_shards(layout);
+  second_moment_floats = static_cast<std::size_t>(layout.moment_floats);
+  if (wanted == OptimizerRanges::all) add_shards(layout);
 }
 
 void OptimizerLayout::add_tensors(const std::vector<ParameterEntry>& forward, const std::vector<ParameterEntry>& trained,
-                                  OptimizerKind optimizer) {
+                                  OptimizerKind optimizer, OptimizerRanges wanted) {
   Layout second;
   auto used = forward.begin();
   for (const ParameterEntry& entry : trained) {
@@ -100,6 +101,7 @@ void OptimizerLayout::add_tensors(const std::vector<ParameterEntry>& forward, co
     }
     const auto moment = static_cast<std::int64_t>(second.take(entry.size));
     second_moments.push_back(moment);
+    if (wanted == OptimizerRanges::none) continue;
     if (entry.shape != used->shape) {
       add_slabs(ranges, *used, entry, moment);
       continue;
@@ -126,7 +128,6 @@ void OptimizerLayout::add_shards(const ReplicaLayout& layout) {
                  layout.full[part.entry].decay);
     }
   }
-  second_moment_floats = static_cast<std::size_t>(layout.moment_floats);
 }
 
 }  // namespace minipipe::core

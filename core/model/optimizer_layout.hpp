@@ -11,13 +11,16 @@
 
 namespace minipipe::core {
 
+// Plans of memory need no ranges, of which there can be one for every row of a tensor.
+enum class OptimizerRanges { all, none };
+
 // Which optimizer treats which part of a stage's flat arrays, and where second moments lie. What a replica does not train, or
 // another one steps, is in no range: neither decay nor momentum moves it.
 struct OptimizerLayout {
   // Of a stage without replicas.
   OptimizerLayout(const std::vector<ParameterEntry>& entries, OptimizerKind optimizer);
   // InputError for Muon where this replica does not have whole matrices.
-  OptimizerLayout(const ReplicaLayout& layout, OptimizerKind optimizer);
+  OptimizerLayout(const ReplicaLayout& layout, OptimizerKind optimizer, OptimizerRanges wanted = OptimizerRanges::all);
 
   std::vector<ParameterRange> ranges;  // AdamW's or NAdam's; padding included
   std::vector<MuonMatrix> matrices;    // Muon's: none for other optimizers
@@ -28,7 +31,7 @@ struct OptimizerLayout {
 
  private:
   void add_tensors(const std::vector<ParameterEntry>& forward, const std::vector<ParameterEntry>& trained,
-                   OptimizerKind optimizer);
+                   OptimizerKind optimizer, OptimizerRanges wanted);
   void add_shards(const ReplicaLayout& layout);
 };
 

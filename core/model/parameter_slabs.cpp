@@ -32,12 +32,12 @@ std::vector<Slab> neuron_slabs(const ParameterEntry& entry, const ReplicaOptions
   }
   const int first_unit = (entry.layer - StageLayerNumbers::block(0)) * options.neuron_groups;
   std::vector<Slab> slabs;
-  std::vector<int> before;
+  int before = -1;  // the unit of the slab before
   for (std::int64_t group = 0; group < groups; ++group) {
     const int begin = static_cast<int>(group * neurons / groups), end = static_cast<int>((group + 1) * neurons / groups);
     const int unit = first_unit + static_cast<int>(group);
-    const std::vector<int> holders = holders_of(unit, options);
-    if (slabs.empty() || holders != before) {
+    const std::vector<int>& holders = options.masks.holders.at(static_cast<std::size_t>(unit));
+    if (slabs.empty() || holders != options.masks.holders[static_cast<std::size_t>(before)]) {
       Slab slab;
       slab.unit = static_cast<int>(holders.size()) == options.replicas ? -1 : unit;
       (by_row ? slab.row : slab.column) = begin;
@@ -45,7 +45,7 @@ std::vector<Slab> neuron_slabs(const ParameterEntry& entry, const ReplicaOptions
       slab.full_column = slab.column;
       (by_row ? slab.columns : slab.rows) = by_row ? shape.columns : shape.rows;
       slabs.push_back(slab);
-      before = holders;
+      before = unit;
     }
     (by_row ? slabs.back().rows : slabs.back().columns) += end - begin;
   }
@@ -57,13 +57,10 @@ int unit_of(const ParameterEntry& entry, const StageLayers& layers, const Replic
   const int block = entry.layer - StageLayerNumbers::block(0);
   if (block < 0 || block >= layers.blocks || options.unit == SdpUnit::neuron) return -1;
   const int unit = options.unit == SdpUnit::block ? block : 2 * block + (entry.mlp ? 1 : 0);
-  return static_cast<int>(holders_of(unit, options).size()) == options.replicas ? -1 : unit;
+  return static_cast<int>(options.masks.holders.at(static_cast<std::size_t>(unit)).size()) == options.replicas ? -1 : unit;
 }
 
-bool holds(int unit, const ReplicaOptions& options) {
-  const std::vector<int> holders = holders_of(unit, options);
-  return std::find(holders.begin(), holders.end(), options.replica) != holders.end();
-}
+bool holds(int unit, const ReplicaOptions& options) { return unit < 0 || options.masks.holds(options.replica, unit); }
 
 }  // namespace
 

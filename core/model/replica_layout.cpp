@@ -1,7 +1,9 @@
 #include "core/model/replica_layout.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
+#include <tuple>
 
 #include "core/model/padding.hpp"
 
@@ -9,10 +11,37 @@ namespace minipipe::core {
 
 namespace {
 
+std::atomic<std::int64_t> layouts_made = 0, tensors_placed = 0;
+
+// The different sets of holders, ascending.
+class HolderSets {
+ public:
+  HolderSets(const std::vector<ParameterEntry>& full, const ReplicaOptions& options) {
+    std::map<std::vector<int>, int> numbers;
+    for (const ParameterEntry& entry : full) {
+      for (const Slab& slab : entry.slabs) {
+        if (by_unit_.emplace(slab.unit, 0).second) numbers.emplace(holders_of(slab.unit, options), 0);
+      }
+    }
+    for (auto& [holders, number] : numbers) {
+      number = static_cast<int>(sets_.size());
+      sets_.push_back(holders);
+    }
+    for (auto& [unit, number] : by_unit_) number = numbers.at(holders_of(unit, options));
+  }
+
+  int number(int unit) const { return by_unit_.at(unit); }
+  const std::vector<int>& operator[](int number) const { return sets_[static_cast<std::size_t>(number)]; }
+
+ private:
+  std::map<int, int> by_unit_;
+  std::vector<std::vector<int>> sets_;
+};
+
 // A slab with what decides about its bucket.
 struct Part {
   int layer = 0;
-  std::vector<int> holders;
+  int holders = 0;  // number of the set
   std::int64_t floats = 0;
   int entry = 0;
   Slab slab;
@@ -29,36 +58,30 @@ std::int64_t floats_of(const ParameterEntry& entry, const Slab& slab) {
 }
 
 // In ascending order.
-std::vector<Part> parts_of(const std::vector<ParameterEntry>& full, const ReplicaOptions& options) {
+std::vector<Part> parts_of(const std::vector<ParameterEntry>& full, const HolderSets& sets) {
   std::vector<Part> parts;
   for (std::size_t e = 0; e < full.size(); ++e) {
     for (const Slab& slab : full[e].slabs) {
-      parts.push_back({full[e].layer, holders_of(slab.unit, options), floats_of(full[e], slab), static_cast<int>(e), slab});
+      parts.push_back({full[e].layer, sets.number(slab.unit), floats_of(full[e], slab), static_cast<int>(e), slab});
     }
   }
   return parts;
 }
 
-// Where the tensors of a list lie.
+// Where the tensors of a list lie, which ascend by global_index.
 class Places {
  public:
-  explicit Places(const std::vector<ParameterEntry>& entries) {
-    for (const ParameterEntry& entry : entries) by_index_[entry.global_index] = &entry;
-  }
+  explicit Places(const std::vector<ParameterEntry>& entries) : entries_(entries) {}
 
   // Nothing if the list has not all of these slabs.
   Pieces pieces(const std::vector<ParameterEntry>& full, const std::vector<BucketSlab>& slabs) const {
     Pieces result;
     for (const BucketSlab& part : slabs) {
-      const auto found = by_index_.find(full.at(part.entry).global_index);
-      if (found == by_index_.end()) return {};
-      const ParameterEntry& entry = *found->second;
-      const auto same = std::find_if(entry.slabs.begin(), entry.slabs.end(), [&](const Slab& slab) {
-        return slab.full_row == part.slab.full_row && slab.full_column == part.slab.full_column;
-      });
-      if (same == entry.slabs.end()) return {};
-      const std::int64_t stride = matrix_shape(entry.shape).columns, start = static_cast<std::int64_t>(entry.offset);
-      if (whole(entry, *same)) {
+      const ParameterEntry* entry = entry_of(full.at(part.entry).global_index);
+      const Slab* same = entry == nullptr ? nullptr : slab_of(*entry, part.slab);
+      if (same == nullptr) return {};
+      const std::int64_t stride = matrix_shape(entry->shape).columns, start = static_cast<std::int64_t>(entry->offset);
+      if (whole(*entry, *same)) {
         result.push_back({start, 1, part.end - part.begin, 0});
       } else {
         result.push_back({start + same->row * stride + same->column, same->rows, same->columns, stride});
@@ -68,13 +91,24 @@ class Places {
   }
 
  private:
-  std::map<int, const ParameterEntry*> by_index_;
+  const ParameterEntry* entry_of(int global_index) const {
+    const auto found = std::ranges::lower_bound(entries_, global_index, {}, &ParameterEntry::global_index);
+    return found == entries_.end() || found->global_index != global_index ? nullptr : &*found;
+  }
+
+  static const Slab* slab_of(const ParameterEntry& entry, const Slab& wanted) {
+    const auto place = [](const Slab& slab) { return std::tuple(slab.full_row, slab.full_column); };
+    const auto found = std::ranges::lower_bound(entry.slabs, place(wanted), {}, place);
+    return found == entry.slabs.end() || place(*found) != place(wanted) ? nullptr : &*found;
+  }
+
+  const std::vector<ParameterEntry>& entries_;
 };
 
 // Of parts with the same holders, in ascending order.
-Bucket bucket_of(const std::vector<Part>& parts) {
+Bucket bucket_of(const std::vector<Part>& parts, const HolderSets& sets) {
   Bucket bucket;
-  bucket.holders = parts.front().holders;
+  bucket.holders = sets[parts.front().holders];
   bucket.first_layer = parts.front().layer;
   bucket.last_layer = parts.back().layer;
   bucket.sender = bucket.holders.front();
@@ -93,29 +127,30 @@ std::vector<std::vector<Part>> by_layer(const std::vector<Part>& parts, int laye
 }
 
 // Of the parts of a layer: one bucket per set of holders, in the order of the first element of each.
-std::vector<Bucket> buckets_of_layer(const std::vector<Part>& parts) {
+std::vector<Bucket> buckets_of_layer(const std::vector<Part>& parts, const HolderSets& sets) {
   std::vector<std::vector<Part>> groups;
+  std::map<int, std::size_t> group_of;  // by holders
   for (const Part& part : parts) {
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.front().holders == part.holders; });
-    if (group == groups.end()) group = groups.insert(groups.end(), std::vector<Part>());
-    group->push_back(part);
+    const auto [group, added] = group_of.emplace(part.holders, groups.size());
+    if (added) groups.emplace_back();
+    groups[group->second].push_back(part);
   }
   std::vector<Bucket> buckets;
-  for (const auto& group : groups) buckets.push_back(bucket_of(group));
+  for (const auto& group : groups) buckets.push_back(bucket_of(group, sets));
   return buckets;
 }
 
 // In the order in which their gradients are complete.
-std::vector<Bucket> buckets_of_stage(const std::vector<Part>& parts, std::int64_t most_floats) {
+std::vector<Bucket> buckets_of_stage(const std::vector<Part>& parts, const HolderSets& sets, std::int64_t most_floats) {
   std::vector<Bucket> buckets;
   struct Group {
     std::vector<Part> parts;  // in descending order
     std::int64_t floats = 0;
   };
-  std::map<std::vector<int>, Group> open;  // by holders
+  std::map<int, Group> open;  // by holders
   const auto close = [&](Group& group) {
     std::reverse(group.parts.begin(), group.parts.end());
-    if (!group.parts.empty()) buckets.push_back(bucket_of(group.parts));
+    if (!group.parts.empty()) buckets.push_back(bucket_of(group.parts, sets));
     group = {};
   };
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
@@ -156,8 +191,8 @@ std::int64_t sum(const std::vector<std::int64_t>& values) {
 }  // namespace
 
 int Bucket::number_of(int replica) const {
-  const auto found = std::find(holders.begin(), holders.end(), replica);
-  return found == holders.end() ? -1 : static_cast<int>(found - holders.begin());
+  const auto found = std::lower_bound(holders.begin(), holders.end(), replica);
+  return found == holders.end() || *found != replica ? -1 : static_cast<int>(found - holders.begin());
 }
 
 LinearRange Bucket::shard(int replica) const {
@@ -171,60 +206,93 @@ std::int64_t Bucket::shard_begin(int holder) const {
 
 ReplicaLayout::ReplicaLayout(const ModelConfig& model, const StageLayers& stage, const ReplicaOptions& given)
     : options(given), full(split_parameter_list(model, stage, given)) {
-  const bool sharded = options.sharded();
+  ++layouts_made;
   const int count = StageLayerNumbers::count(stage);
-  forward = options.forward_masking() ? held_parameter_list(full, options) : full;
-  trained = options.sdp() ? held_parameter_list(full, options) : full;
   place(full, true);
-  place(forward, sharded);
-  place(trained, sharded);
-  forward_layer_floats = layer_floats(forward, count);
-  trained_layer_floats = layer_floats(trained, count);
   full_layer_floats = layer_floats(full, count);
-  gradient_layer_offsets.assign(static_cast<std::size_t>(count), 0);
-  if (sharded && !options.reduce_per_microbatch) {
-    for (int l = 1; l < count; ++l) gradient_layer_offsets[l] = gradient_layer_offsets[l - 1] + trained_layer_floats[l - 1];
-  }
-
-  const std::vector<Part> parts = parts_of(full, options);
-  const Places in_forward(forward), in_trained(trained), in_full(full);
+  const HolderSets sets(full, options);
+  const std::vector<Part> parts = parts_of(full, sets);
+  const Places in_full(full);
   const auto locate = [&](Bucket& bucket) {
-    bucket.parameters = in_forward.pieces(full, bucket.slabs);
-    bucket.gradients = in_trained.pieces(full, bucket.slabs);
     if (bucket.first_layer == bucket.last_layer) bucket.full = in_full.pieces(full, bucket.slabs);
-  };
-  // Shards lie behind each other at multiples of 16 floats.
-  Layout shards;
-  const auto shard = [&](Bucket& bucket) {
-    if (bucket.number_of(options.replica) < 0) return;
-    bucket.shard_offset =
-        static_cast<std::int64_t>(shards.take(static_cast<std::size_t>(bucket.shard(options.replica).floats())));
   };
   layers.resize(static_cast<std::size_t>(count));
   const auto parts_of_layer = by_layer(parts, count);
   for (int l = count - 1; l >= 0; --l) {
-    layers[l] = buckets_of_layer(parts_of_layer[l]);
-    for (Bucket& bucket : layers[l]) {
-      locate(bucket);
-      if (!sharded) continue;
-      shard(bucket);
-      buckets.push_back(bucket);
-    }
+    layers[l] = buckets_of_layer(parts_of_layer[l], sets);
+    for (Bucket& bucket : layers[l]) locate(bucket);
+    if (options.sharded()) buckets.insert(buckets.end(), layers[l].begin(), layers[l].end());
   }
-  if (!sharded) {
-    buckets = buckets_of_stage(parts, options.bucket_floats);
-    for (Bucket& bucket : buckets) {
-      locate(bucket);
-      if (zero1()) shard(bucket);
-    }
+  if (!options.sharded()) {
+    buckets = buckets_of_stage(parts, sets, options.bucket_floats);
+    for (Bucket& bucket : buckets) locate(bucket);
   }
-
   choose_senders(buckets, options.replicas);
+  if (options.sdp()) units_ = options.masks.units_of(options.replica);
+  place_tensors();
+  place_shards();
+}
 
+bool ReplicaLayout::move_to(int replica) {
+  options.replica = replica;
+  std::vector<int> units;
+  if (options.sdp()) units = options.masks.units_of(replica);
+  const bool others = units != units_;
+  if (others) {
+    units_ = std::move(units);
+    place_tensors();
+  }
+  place_shards();
+  return others;
+}
+
+void ReplicaLayout::place_tensors() {
+  ++tensors_placed;
+  const bool sharded = options.sharded();
+  const int count = static_cast<int>(layers.size());
+  forward = options.forward_masking() ? held_parameter_list(full, options) : full;
+  trained = options.sdp() ? held_parameter_list(full, options) : full;
+  place(forward, sharded);
+  place(trained, sharded);
+  forward_layer_floats = layer_floats(forward, count);
+  trained_layer_floats = layer_floats(trained, count);
+  gradient_layer_offsets.assign(layers.size(), 0);
+  if (sharded && !options.reduce_per_microbatch) {
+    for (int l = 1; l < count; ++l) gradient_layer_offsets[l] = gradient_layer_offsets[l - 1] + trained_layer_floats[l - 1];
+  }
+  const Places in_forward(forward), in_trained(trained);
+  const auto locate = [&](Bucket& bucket) {
+    bucket.parameters = in_forward.pieces(full, bucket.slabs);
+    bucket.gradients = in_trained.pieces(full, bucket.slabs);
+  };
+  for (auto& layer : layers) std::ranges::for_each(layer, locate);
+  std::ranges::for_each(buckets, locate);
+}
+
+void ReplicaLayout::place_shards() {
+  const bool sharded = options.sharded();
+  // Shards lie behind each other at multiples of 16 floats.
+  Layout shards;
+  if (sharded || zero1()) {
+    for (Bucket& bucket : buckets) {
+      const bool held = bucket.number_of(options.replica) >= 0;
+      bucket.shard_offset =
+          held ? static_cast<std::int64_t>(shards.take(static_cast<std::size_t>(bucket.shard(options.replica).floats()))) : -1;
+    }
+  }
+  if (sharded) {
+    // The same buckets, head first.
+    auto bucket = buckets.begin();
+    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+      for (Bucket& same : *layer) same.shard_offset = (bucket++)->shard_offset;
+    }
+  }
   const auto shard_floats = static_cast<std::int64_t>(shards.end());
   parameter_floats = sharded ? shard_floats : sum(forward_layer_floats);
   gradient_floats = sharded_gradients() ? shard_floats : sum(trained_layer_floats);
   moment_floats = sharded || zero1() ? shard_floats : sum(trained_layer_floats);
 }
+
+ReplicaLayout::Work ReplicaLayout::work() { return {layouts_made, tensors_placed}; }
 
 }  // namespace minipipe::core

@@ -88,9 +88,27 @@ struct ReplicaLayout {
   // By layer, for gathers: one bucket per set of holders and no more than a layer each.
   std::vector<std::vector<Bucket>> layers;
 
+  // Makes it the layout of another replica of this stage, as if made anew for it. What replicas have in common is kept, and
+  // where tensors lie, too, if both hold the same units. True if they do not: forward, trained and all pieces are others then.
+  bool move_to(int replica);
+
   bool zero1() const { return options.mode == ReplicaMode::zero1; }
   // Gradients are in shards, beside two buffers of a layer.
   bool sharded_gradients() const { return options.sharded() && options.reduce_per_microbatch; }
+
+  // How many were made from options, and how often the tensors of a replica were placed, in this process: work that is to grow
+  // with neither the number of replicas nor its square is tested by these.
+  struct Work {
+    std::int64_t made = 0;
+    std::int64_t placed = 0;
+  };
+  static Work work();
+
+ private:
+  void place_tensors();
+  void place_shards();
+
+  std::vector<int> units_;  // held; empty without SDP
 };
 
 }  // namespace minipipe::core

@@ -5,7 +5,9 @@
 #include "core/kernels/reduce.hpp"
 #include "core/model/optimizer_layout.hpp"
 #include "core/model/parameter_store.hpp"
+#include "core/model/planned_memory.hpp"
 #include "core/model/replica_layout.hpp"
+#include "core/model/replica_shares.hpp"
 #include "core/model/weight_copies.hpp"
 #include "core/model/weight_versions.hpp"
 
@@ -30,7 +32,10 @@ HeadLogits head_logits(const KokkosStageOptions& options, bool whole) {
 }  // namespace
 
 StageLayout::StageLayout(const KokkosStageOptions& options)
-    : shares(block_shares(options.model, options.layers, options.replication)),
+    : StageLayout(options, ReplicaLayout(options.model, options.layers, options.replication)) {}
+
+StageLayout::StageLayout(const KokkosStageOptions& options, const ReplicaLayout& replica)
+    : shares(block_shares(options.model, options.layers, replica)),
       whole_blocks(options.recompute == Recompute::block && !options.split_backward) {
   const ModelConfig& model = options.model;
   const TrainShape& shape = options.shape;
@@ -74,7 +79,7 @@ StageLayout::StageLayout(const KokkosStageOptions& options)
     rotary = static_cast<std::size_t>(shape.sequence) * head_size(model);
   }
 
-  const auto owned = owned_square_pieces(ReplicaLayout(model, layers, options.replication));
+  const auto owned = owned_square_pieces(replica);
   for (const TensorPiece& part : owned) sum_workspace += static_cast<std::size_t>(core::sum_workspace(part.piece.floats()));
   if (layers.head) {
     token_losses = rows;
@@ -110,9 +115,12 @@ std::int64_t message_floats(const ModelConfig& model, const TrainShape& shape, P
 }
 
 StageBytes planned_memory(const KokkosStageOptions& options) {
-  const StageLayout layout(options);
-  const ReplicaLayout replica(options.model, options.layers, options.replication);
-  const OptimizerLayout optimizer(replica, options.optimizer);
+  return planned_memory(options, ReplicaLayout(options.model, options.layers, options.replication));
+}
+
+StageBytes planned_memory(const KokkosStageOptions& options, const ReplicaLayout& replica) {
+  const StageLayout layout(options, replica);
+  const OptimizerLayout optimizer(replica, options.optimizer, OptimizerRanges::none);
   const ParameterBytes stored = planned_parameter_bytes(replica, optimizer);
   StageBytes bytes;
   bytes.parameters = stored.parameters;

@@ -5,6 +5,7 @@
 
 #include "core/model/block.hpp"
 #include "core/model/head_layer.hpp"
+#include "core/model/replica_layout.hpp"
 #include "core/model/stage_options.hpp"
 
 namespace minipipe::core {
@@ -13,6 +14,8 @@ namespace minipipe::core {
 // cannot disagree.
 struct StageLayout {
   explicit StageLayout(const KokkosStageOptions& options);
+  // The same, where the layout of the replica's parameters is known.
+  StageLayout(const KokkosStageOptions& options, const ReplicaLayout& replica);
 
   // An activation slot, in floats (two numbers of bf16 in one). `head` is meaningful on the last stage only.
   std::vector<BlockActivations> blocks;

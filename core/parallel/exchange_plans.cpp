@@ -129,7 +129,9 @@ std::int64_t most(const std::vector<Plan>& plans) {
   return floats;
 }
 
-void require_sense(const ReplicaOptions& options) {
+}  // namespace
+
+void require_exchange_sense(const ReplicaOptions& options) {
   if (options.sharded() && options.averages()) {
     throw InputError(
         "parameters cannot be averaged among replicas that hold shards of them: set sdp.period = 0, or do not "
@@ -137,11 +139,9 @@ void require_sense(const ReplicaOptions& options) {
   }
 }
 
-}  // namespace
-
 ExchangePlans::ExchangePlans(const ExchangeLayout& layout) {
   const ReplicaOptions& options = layout.options;
-  require_sense(options);
+  require_exchange_sense(options);
   const Builder build{options, layout.memory};
   const bool averaging = options.averages();
   const bool all_reduce = !options.sharded() && options.mode != ReplicaMode::zero1;
@@ -192,8 +192,12 @@ ExchangePlans::ExchangePlans(const ExchangeLayout& layout) {
 
 std::size_t exchange_bytes(const ExchangeLayout& layout) {
   const ExchangePlans plans(layout);
-  return Staging::bytes(transfers_in_flight, plans.reduce_slot_floats, layout.memory) +
-         Staging::bytes(transfers_in_flight, plans.gather_slot_floats, layout.memory);
+  return exchange_bytes(plans.reduce_slot_floats, plans.gather_slot_floats, layout.memory);
+}
+
+std::size_t exchange_bytes(std::int64_t reduce_slot_floats, std::int64_t gather_slot_floats, ExchangeMemory memory) {
+  return Staging::bytes(transfers_in_flight, reduce_slot_floats, memory) +
+         Staging::bytes(transfers_in_flight, gather_slot_floats, memory);
 }
 
 std::uint64_t fingerprint(const ExchangeLayout& layout) {

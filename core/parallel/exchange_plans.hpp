@@ -59,6 +59,12 @@ struct ExchangePlans {
 // Bytes that the exchange of this replica will allocate.
 std::size_t exchange_bytes(const ExchangeLayout& layout);
 
+// The same, where the floats of the slots are known.
+std::size_t exchange_bytes(std::int64_t reduce_slot_floats, std::int64_t gather_slot_floats, ExchangeMemory memory);
+
+// InputError for parameters that would be averaged among replicas that hold shards of them.
+void require_exchange_sense(const ReplicaOptions& options);
+
 // A number that is the same on all replicas whose layouts fit each other, and hardly ever else.
 std::uint64_t fingerprint(const ExchangeLayout& layout);
 

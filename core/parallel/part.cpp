@@ -39,6 +39,13 @@ void gather_pieces(const ExecutionSpace& space, float* values, const Pieces& pie
 
 }  // namespace
 
+void require_one_message(std::int64_t floats) {
+  if (floats > std::numeric_limits<int>::max()) {
+    throw InputError("a message between replicas would hold " + std::to_string(floats) +
+                     " floats, more than one MPI message can (2147483647): lower model.width or model.vocab");
+  }
+}
+
 MessagePart make_part(const Pieces& pieces, std::int64_t begin, std::int64_t end, ExchangeMemory memory,
                       std::int64_t& slot_floats) {
   MessagePart part;
@@ -46,10 +53,7 @@ MessagePart make_part(const Pieces& pieces, std::int64_t begin, std::int64_t end
   if (part.floats == 0) {
     return part;
   }
-  if (part.floats > std::numeric_limits<int>::max()) {
-    throw InputError("a message between replicas would hold " + std::to_string(part.floats) +
-                     " floats, more than one MPI message can (2147483647): lower model.width or model.vocab");
-  }
+  require_one_message(part.floats);
   part.pieces = merged(cut(pieces, begin, end));
   if (!reaches_arrays(memory) || part.pieces.size() != 1 || !part.pieces.front().contiguous()) {
     part.staged = slot_floats;

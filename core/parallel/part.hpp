@@ -17,6 +17,9 @@ struct MessagePart {
   bool in_place() const { return staged < 0; }
 };
 
+// InputError if it is more than one MPI message can carry.
+void require_one_message(std::int64_t floats);
+
 // The part [begin, end) of the linear order of `pieces`. Adds what it needs in the slot to `slot_floats`.
 // Throws InputError if it is more than one MPI message can carry.
 MessagePart make_part(const Pieces& pieces, std::int64_t begin, std::int64_t end, ExchangeMemory memory,

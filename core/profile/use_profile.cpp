@@ -34,18 +34,18 @@ struct StageShares {
   double update = 0;  // of the parameters
 };
 
-StageShares shares_of(const Deck& deck, const KokkosStageOptions& options) {
+StageShares shares_of(const KokkosStageOptions& options) {
   const ReplicaMode mode = options.replication.mode;
   if (mode == ReplicaMode::ddp) return {{}, 1};
   StageShares most;
   // Without masks replicas are alike.
   const int replicas = mode == ReplicaMode::sdp ? options.replication.replicas : 1;
+  ReplicaLayout layout(options.model, options.layers, options.replication);
   for (int replica = 0; replica < replicas; ++replica) {
-    const ReplicaOptions replication = replica_options(deck, options.layers, replica);
-    const BlockProducts blocks = held_products(options.model, options.shape, options.layers, replication);
+    layout.move_to(replica);
+    const BlockProducts blocks = held_products(options.model, options.shape, options.layers, layout.options);
     most.blocks.computed = std::max(most.blocks.computed, blocks.computed);
     most.blocks.trained = std::max(most.blocks.trained, blocks.trained);
-    const ReplicaLayout layout(options.model, options.layers, replication);
     const auto& floats = layout.full_layer_floats;
     const auto all = std::accumulate(floats.begin(), floats.end(), std::int64_t{0});
     most.update = std::max(most.update, static_cast<double>(layout.moment_floats) / static_cast<double>(all));
@@ -85,7 +85,7 @@ schedules::Costs profiled_costs(const Profile& profile, const Deck& deck, int st
   for (int stage = 0; stage < stages; ++stage) {
     const KokkosStageOptions options = stage_options(deck, layers, stage);
     const LayerCounts mine = count_layers(options.model, layers[stage]);
-    const StageShares shares = shares_of(deck, options);
+    const StageShares shares = shares_of(options);
     double forward = shared_seconds(times.forward, mine, Receives::activation, shares.blocks.computed);
     double input = shared_seconds(times.backward_input, mine, Receives::gradient, shares.blocks.computed);
     double weight = shared_seconds(times.backward_weight, mine, Receives::nothing, shares.blocks.trained);

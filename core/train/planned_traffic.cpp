@@ -8,9 +8,11 @@
 #include "core/model/fetch_order.hpp"
 #include "core/parallel/exchange_plans.hpp"
 #include "core/parallel/gathered_layers.hpp"
+#include "core/parallel/stream_link.hpp"
 #include "core/train/options.hpp"
 #include "core/train/preflight.hpp"
 #include "core/train/sent_bytes.hpp"
+#include "core/train/stage_replicas.hpp"
 
 namespace minipipe::core {
 
@@ -55,16 +57,15 @@ std::vector<std::vector<double>> gathers_per_update(const Deck& deck, const std:
   const int stages = static_cast<int>(layers.size());
   if (deck.parallel.data == 1 || !stage_options(deck, layers, 0).replication.sharded()) return {};
   const Preflight order = preflight(deck, stages);
+  std::vector<Gathers> gathers;
+  for (const StageLayers& stage : layers) gathers.emplace_back(stage);
+  for (const auto& rank : order.simulation.log.ranks) {
+    for (const auto& entry : rank) gathers[static_cast<std::size_t>(entry.action.stage)].see(entry.action.kind);
+  }
   std::vector<std::vector<double>> result;
-  for (int stage = 0; stage < stages; ++stage) {
-    Gathers gathers(layers[stage]);
-    for (const auto& rank : order.simulation.log.ranks) {
-      for (const auto& entry : rank) {
-        if (entry.action.stage == stage) gathers.see(entry.action.kind);
-      }
-    }
+  for (const Gathers& stage : gathers) {
     result.emplace_back();
-    for (const std::int64_t count : gathers.counts()) {
+    for (const std::int64_t count : stage.counts()) {
       result.back().push_back(static_cast<double>(count) / static_cast<double>(order.updates));
     }
   }
@@ -77,48 +78,45 @@ struct Sent {
   double& operator[](TrafficPurpose purpose) { return replicas[static_cast<std::size_t>(purpose)]; }
 };
 
-// A sum over holders: what this replica sends for it, and what it sends of its result.
-void add_sum(Sent& sent, const ReducePlan& plan, double times, TrafficPurpose scatter, TrafficPurpose gather) {
-  for (int h = 0; h < static_cast<int>(plan.holders.size()); ++h) {
-    if (h == plan.number) continue;
-    sent[scatter] += times * bytes(plan.parts[static_cast<std::size_t>(h)].floats);
-    if (plan.all) sent[gather] += times * bytes(plan.parts[static_cast<std::size_t>(plan.number)].floats);
-  }
-}
-
-double sent_for(const GatherPlan& plan) { return bytes(plan.source.floats) * static_cast<double>(plan.peers.size()); }
-
 // To the other replicas of a stage. `gathers`: per update, by layer.
-void add_exchange(Sent& sent, const KokkosStageOptions& options, std::int64_t updates, const std::vector<double>& gathers) {
+void add_exchange(Sent& sent, StageReplicas& replicas, std::int64_t updates, const std::vector<double>& gathers) {
+  const KokkosStageOptions& options = replicas.options();
   const ReplicaOptions& replication = options.replication;
-  const ReplicaLayout layout(options.model, options.layers, replication);
-  const ExchangePlans plans{ExchangeLayout(layout)};
+  const ExchangeSizes sizes = replicas.exchange();
   const auto share_of_updates = [updates](std::int64_t period) {
     return period > 0 ? static_cast<double>(updates / period) / static_cast<double>(updates) : 0.0;
   };
   const double sums = reduces_layer_buffers(replication) ? static_cast<double>(options.window) : 1.0;
-  for (const auto& parts : plans.gradients) {
-    for (const ReducePlan& plan : parts) {
-      add_sum(sent, plan, sums, TrafficPurpose::reduce_scatter, TrafficPurpose::all_gather);
-    }
-  }
-  for (const ReducePlan& plan : plans.averages) {
-    add_sum(sent, plan, share_of_updates(replication.average_period), TrafficPurpose::average, TrafficPurpose::average);
-  }
-  for (const GatherPlan& plan : plans.weights) {
-    if (replication.sdp()) {
-      sent[TrafficPurpose::refresh] += share_of_updates(replication.refresh_period) * sent_for(plan);
-    } else {
-      sent[TrafficPurpose::parameter_gather] += sent_for(plan);
-    }
+  sent[TrafficPurpose::reduce_scatter] += sums * bytes(sizes.scattered);
+  sent[TrafficPurpose::all_gather] += sums * bytes(sizes.returned);
+  sent[TrafficPurpose::average] += share_of_updates(replication.average_period) * bytes(sizes.averaged);
+  if (replication.sdp()) {
+    sent[TrafficPurpose::refresh] += share_of_updates(replication.refresh_period) * bytes(sizes.weights);
+  } else {
+    sent[TrafficPurpose::parameter_gather] += bytes(sizes.weights);
   }
   for (std::size_t layer = 0; layer < gathers.size(); ++layer) {
-    for (const GatherPlan& plan : plans.layers[layer]) {
-      sent[TrafficPurpose::parameter_gather] += gathers[layer] * sent_for(plan);
-    }
+    sent[TrafficPurpose::parameter_gather] += gathers[layer] * bytes(sizes.layers[layer]);
   }
   if (options.clip == Clip::stage) {
-    sent[TrafficPurpose::norm] += static_cast<double>(layout.full.size() * sizeof(double) * (replication.replicas - 1));
+    sent[TrafficPurpose::norm] +=
+        static_cast<double>(replicas.layout().full.size() * sizeof(double) * (replication.replicas - 1));
+  }
+}
+
+// visit(stage, replica, the replicas of the stage, moved there, gathers by layer), by stage and replica.
+template <class Visit>
+void for_stage_replicas(const Deck& deck, int stages, const Visit& visit) {
+  if (deck.parallel.data == 1 || deck.emulate.enabled) return;
+  const auto layers = stage_layers(deck, stages);
+  const auto gathers = gathers_per_update(deck, layers);
+  const ExchangeMemory memory = exchange_memory(deck.parallel.transport);
+  for (int stage = 0; stage < stages; ++stage) {
+    StageReplicas replicas(stage_options(deck, layers, stage), memory);
+    for (int replica = 0; replica < deck.parallel.data; ++replica) {
+      replicas.move_to(replica);
+      visit(stage, replica, replicas, gathers.empty() ? std::vector<double>() : gathers[stage]);
+    }
   }
 }
 
@@ -136,21 +134,22 @@ PlannedTraffic by_purpose(const Sent& sent) {
 
 std::vector<PlannedTraffic> planned_traffic(const Deck& deck, int stages) {
   const auto placement = schedules::placement_for(schedule_options(deck, stages));
-  const auto layers = deck.emulate.enabled ? std::vector<StageLayers>() : stage_layers(deck, stages);
-  const auto gathers = deck.emulate.enabled ? std::vector<std::vector<double>>() : gathers_per_update(deck, layers);
   std::vector<Sent> ranks(static_cast<std::size_t>(placement.ranks) * deck.parallel.data);
-  for (int replica = 0; replica < deck.parallel.data; ++replica) {
-    for (int stage = 0; stage < stages; ++stage) {
-      Sent& sent = ranks[replica * placement.ranks + placement.rank_of(stage)];
-      for (const int neighbour : {stage - 1, stage + 1}) {
-        if (neighbour < 0 || neighbour >= stages || placement.rank_of(neighbour) == placement.rank_of(stage)) continue;
-        sent.pipeline += static_cast<double>(deck.train.microbatches) * bytes(message_floats(deck));
+  const auto rank_of = [&](int replica, int stage) -> Sent& {
+    return ranks[replica * placement.ranks + placement.rank_of(stage)];
+  };
+  const double message = bytes(message_floats(deck));
+  for (int stage = 0; stage < stages; ++stage) {
+    for (const int neighbour : {stage - 1, stage + 1}) {
+      if (neighbour < 0 || neighbour >= stages || placement.rank_of(neighbour) == placement.rank_of(stage)) continue;
+      for (int replica = 0; replica < deck.parallel.data; ++replica) {
+        rank_of(replica, stage).pipeline += static_cast<double>(deck.train.microbatches) * message;
       }
-      if (deck.parallel.data == 1 || deck.emulate.enabled) continue;
-      add_exchange(sent, stage_options(deck, layers, stage, replica), deck.run.steps,
-                   gathers.empty() ? std::vector<double>() : gathers[stage]);
     }
   }
+  for_stage_replicas(deck, stages, [&](int stage, int replica, StageReplicas& replicas, const std::vector<double>& gathers) {
+    add_exchange(rank_of(replica, stage), replicas, deck.run.steps, gathers);
+  });
   std::vector<PlannedTraffic> result;
   for (const Sent& sent : ranks) result.push_back(by_purpose(sent));
   return result;
@@ -158,17 +157,12 @@ std::vector<PlannedTraffic> planned_traffic(const Deck& deck, int stages) {
 
 std::vector<double> planned_exchange(const Deck& deck, int stages) {
   std::vector<double> most(static_cast<std::size_t>(stages), 0);
-  if (deck.parallel.data == 1 || deck.emulate.enabled) return most;
-  const auto layers = stage_layers(deck, stages);
-  const auto gathers = gathers_per_update(deck, layers);
-  for (int replica = 0; replica < deck.parallel.data; ++replica) {
-    for (int stage = 0; stage < stages; ++stage) {
-      Sent sent;
-      add_exchange(sent, stage_options(deck, layers, stage, replica), deck.run.steps,
-                   gathers.empty() ? std::vector<double>() : gathers[stage]);
-      most[stage] = std::max(most[stage], std::accumulate(sent.replicas.begin(), sent.replicas.end(), 0.0));
-    }
-  }
+  for_stage_replicas(deck, stages,
+                     [&](int stage, int /*replica*/, StageReplicas& replicas, const std::vector<double>& gathers) {
+                       Sent sent;
+                       add_exchange(sent, replicas, deck.run.steps, gathers);
+                       most[stage] = std::max(most[stage], std::accumulate(sent.replicas.begin(), sent.replicas.end(), 0.0));
+                     });
   return most;
 }
 

@@ -5,14 +5,59 @@
 #include "core/comm/transport.hpp"
 #include "core/deck/rule_list.hpp"
 #include "core/linalg/gemm.hpp"
+#include "core/model/planned_memory.hpp"
 #include "core/parallel/replica_exchange.hpp"
 #include "core/train/options.hpp"
 #include "core/train/processor_time.hpp"
+#include "core/train/stage_replicas.hpp"
 #include "core/types/types.hpp"
 #include "schedules/error.hpp"
 #include "schedules/plan/communication.hpp"
 
 namespace minipipe::core {
+
+namespace {
+
+// Of the messages next to a stage.
+std::size_t edge_bytes(const Deck& deck, int stages, int stage) {
+  const std::size_t message = static_cast<std::size_t>(message_floats(deck)) * sizeof(float);
+  std::size_t bytes = 0;
+  if (stage > 0) bytes += 2 * message * static_cast<std::size_t>(edge_slots(deck, stages, stage - 1));
+  if (stage + 1 < stages) bytes += 2 * message * static_cast<std::size_t>(edge_slots(deck, stages, stage));
+  return bytes;
+}
+
+// Of replicas [begin, end): by replica and stage.
+std::vector<std::vector<PlannedMemory>> planned_memory_of(const Deck& deck, int stages, int begin, int end) {
+  std::vector<std::vector<PlannedMemory>> result(static_cast<std::size_t>(end - begin));
+  const auto layers = deck.emulate.enabled ? std::vector<StageLayers>() : stage_layers(deck, stages);
+  for (int stage = 0; stage < stages; ++stage) {
+    PlannedMemory memory;
+    memory.comm = edge_bytes(deck, stages, stage);
+    for (auto& replica : result) replica.push_back(memory);
+    if (deck.emulate.enabled) continue;
+    const ExchangeMemory messages = exchange_memory(deck.parallel.transport);
+    StageReplicas replicas(stage_options(deck, layers, stage, begin), messages);
+    for (int r = begin; r < end; ++r) {
+      replicas.move_to(r);
+      PlannedMemory& mine = result[r - begin].back();
+      mine.stage = planned_memory(replicas.options(), replicas.layout());
+      if (deck.parallel.data == 1) continue;
+      const ExchangeSizes sizes = replicas.exchange();
+      mine.comm += exchange_bytes(sizes.reduce_slot_floats, sizes.gather_slot_floats, messages);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::int64_t steady_updates(bool asynchronous, int stages, std::int64_t window) {
+  if (!asynchronous) return 4;
+  const std::int64_t fill = (stages + window - 1) / window;
+  constexpr std::int64_t enough_passes = 2000000;
+  return std::min(4 + 8 * fill, std::max(enough_passes / window / stages, 2 + 2 * fill));
+}
 
 Preflight preflight(const Deck& deck, int stages, std::int64_t updates) {
   return preflight(deck, stages, updates, emulated_costs(deck, stages));
@@ -22,10 +67,9 @@ Preflight preflight(const Deck& deck, int stages, std::int64_t updates, const sc
   Preflight result;
   auto options = schedule_options(deck, stages);
   const std::int64_t window = deck.train.microbatches;
-  // An asynchronous schedule shows its steady state after every stage has been full for some windows, the others repeat
-  // themselves from the first updates on. More updates than the run has would show what never happens. Where there are too many
-  // updates, or microbatches in one, for a simulation, fewer have to do.
-  const std::int64_t full = 4 + (schedules::is_asynchronous(options.name) ? 8 * ((stages + window - 1) / window) : 0);
+  // More updates than the run has would show what never happens. Where there are too many updates, or microbatches in one, for
+  // a simulation, fewer have to do.
+  const std::int64_t full = steady_updates(schedules::is_asynchronous(options.name), stages, window);
   const std::int64_t most = schedules::most_simulated_passes / window / stages;
   result.updates = updates > 0 ? updates : std::min(deck.run.steps, options.synchronous_updates + full);
   if (updates == 0 && result.updates > most) {
@@ -104,36 +148,27 @@ std::vector<std::pair<std::string, std::size_t>> PlannedMemory::categories() con
 }
 
 std::vector<PlannedMemory> planned_memory_by_rank(const Deck& deck, int stages) {
+  return planned_memory_by_rank(deck, stages, planned_memory_by_replica(deck, stages));
+}
+
+std::vector<PlannedMemory> planned_memory_by_rank(const Deck& deck, int stages,
+                                                  const std::vector<std::vector<PlannedMemory>>& replicas) {
   const auto placement = schedules::placement_for(schedule_options(deck, stages));
-  std::vector<PlannedMemory> ranks(static_cast<std::size_t>(placement.ranks) * deck.parallel.data);
-  for (int replica = 0; replica < deck.parallel.data; ++replica) {
-    const auto by_stage = planned_memory_by_stage(deck, stages, replica);
+  std::vector<PlannedMemory> ranks(static_cast<std::size_t>(placement.ranks) * replicas.size());
+  for (std::size_t replica = 0; replica < replicas.size(); ++replica) {
     for (int stage = 0; stage < stages; ++stage) {
-      ranks[replica * placement.ranks + placement.rank_of(stage)] += by_stage[stage];
+      ranks[replica * placement.ranks + placement.rank_of(stage)] += replicas[replica][stage];
     }
   }
   return ranks;
 }
 
 std::vector<PlannedMemory> planned_memory_by_stage(const Deck& deck, int stages, int replica) {
-  std::vector<PlannedMemory> result;
-  const std::size_t message = static_cast<std::size_t>(message_floats(deck)) * sizeof(float);
-  const auto layers = deck.emulate.enabled ? std::vector<StageLayers>() : stage_layers(deck, stages);
-  for (int stage = 0; stage < stages; ++stage) {
-    PlannedMemory memory;
-    if (!deck.emulate.enabled) {
-      const KokkosStageOptions options = stage_options(deck, layers, stage, replica);
-      memory.stage = planned_memory(options);
-      if (deck.parallel.data > 1) {
-        memory.comm += exchange_bytes(
-            {ReplicaLayout(options.model, options.layers, options.replication), exchange_memory(deck.parallel.transport)});
-      }
-    }
-    if (stage > 0) memory.comm += 2 * message * static_cast<std::size_t>(edge_slots(deck, stages, stage - 1));
-    if (stage + 1 < stages) memory.comm += 2 * message * static_cast<std::size_t>(edge_slots(deck, stages, stage));
-    result.push_back(memory);
-  }
-  return result;
+  return planned_memory_of(deck, stages, replica, replica + 1).front();
+}
+
+std::vector<std::vector<PlannedMemory>> planned_memory_by_replica(const Deck& deck, int stages) {
+  return planned_memory_of(deck, stages, 0, deck.parallel.data);
 }
 
 }  // namespace minipipe::core

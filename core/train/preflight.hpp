@@ -19,6 +19,10 @@ struct Preflight {
   schedules::CheckReport report;
 };
 
+// Updates that show a steady state. Flush schedules repeat themselves from the first one on; an asynchronous one is steady
+// after every stage has been full for some windows, of which a pipe of millions of passes is given as many as fill it twice.
+std::int64_t steady_updates(bool asynchronous, int stages, std::int64_t window);
+
 // Simulates `updates` updates (0: enough to reach and show a steady state) with the costs of [emulate] and checks the order
 // that results. Nothing is allocated.
 Preflight preflight(const Deck& deck, int stages, std::int64_t updates = 0);
@@ -61,7 +65,12 @@ struct PlannedMemory {
 };
 std::vector<PlannedMemory> planned_memory_by_stage(const Deck& deck, int stages, int replica = 0);
 
-// The same by rank, all replicas.
+// The same of all replicas: by replica and stage.
+std::vector<std::vector<PlannedMemory>> planned_memory_by_replica(const Deck& deck, int stages);
+
+// By rank, all replicas; the second from what the function above told.
 std::vector<PlannedMemory> planned_memory_by_rank(const Deck& deck, int stages);
+std::vector<PlannedMemory> planned_memory_by_rank(const Deck& deck, int stages,
+                                                  const std::vector<std::vector<PlannedMemory>>& replicas);
 
 }  // namespace minipipe::core

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "core/deck/shown_rows.hpp"
 #include "core/deck/stage_mask_rules.hpp"
 #include "core/train/options.hpp"
 
@@ -58,15 +59,23 @@ void check_masks_of_run(const Deck& deck, int stages) {
   check_masks(deck, blocks);
 }
 
-std::string masks_text(const Deck& deck, int stages) {
+std::string masks_text(const Deck& deck, int stages, MaskRows wanted) {
   if (deck.parallel.mode != "sdp") return "";
   std::string text;
   const auto layers = stage_layers(deck, stages);
   for (int stage = 0; stage < stages; ++stage) {
     const schedules::Masks masks = masks_of_stage(deck, layers[stage]);
     if (masks.units() == 0) continue;
-    text += "masks of stage " + std::to_string(stage) + " (rows: replicas, columns: units; last row: holders)\n" +
-            schedules::to_text(masks) + "spectral gap " + number(schedules::spectral_gap(masks)) + ", masking error " +
+    text += "masks of stage " + std::to_string(stage);
+    if (wanted == MaskRows::none) {
+      text += ": " + std::to_string(masks.workers) + " replicas, " + std::to_string(masks.units()) + " units, ";
+    } else {
+      const auto count = static_cast<std::size_t>(masks.workers);
+      const auto rows = shown_rows(count, wanted == MaskRows::all);
+      text += " (rows: replicas, columns: units; last row: holders)\n" + schedules::to_text(masks, {rows.begin(), rows.end()}) +
+              rows_left_out(count, rows.size(), "");
+    }
+    text += "spectral gap " + number(schedules::spectral_gap(masks)) + ", masking error " +
             number(schedules::masking_error(masks)) + "\n";
   }
   return text;

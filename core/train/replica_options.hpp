@@ -18,8 +18,11 @@ std::int64_t average_period(const Deck& deck);
 // InputError if sdp.coverage does not suit the blocks of a stage.
 void check_masks_of_run(const Deck& deck, int stages);
 
+// Of a mask matrix: all rows; of more than 64 replicas only the first and last ones; none.
+enum class MaskRows { all, ends, none };
+
 // For people, under parallel.mode = "sdp": of each stage the mask matrix, holder counts, spectral gap and masking error. Empty
 // otherwise.
-std::string masks_text(const Deck& deck, int stages);
+std::string masks_text(const Deck& deck, int stages, MaskRows wanted = MaskRows::ends);
 
 }  // namespace minipipe::core

@@ -5,6 +5,26 @@
 namespace minipipe::schedules {
 namespace {
 
+// Numbers that mostly come in ascending order, one after the other: these are a range and take no memory.
+class Microbatches {
+ public:
+  void insert(std::int64_t number) {
+    if (begin_ == end_) begin_ = end_ = number;
+    if (number == end_) {
+      ++end_;
+    } else if (!contains(number)) {
+      others_.insert(number);
+    }
+  }
+  bool contains(std::int64_t number) const {
+    return (number >= begin_ && number < end_) || (!others_.empty() && others_.contains(number));
+  }
+
+ private:
+  std::int64_t begin_ = 0, end_ = 0;
+  std::unordered_set<std::int64_t> others_;
+};
+
 // Runs the lists of one pipeline by a worklist: an action is done as soon as everything it needs is done. Messages are buffered
 // without limit; a list that cannot be finished so can be finished under no transport.
 class Execution {
@@ -28,7 +48,6 @@ class Execution {
   std::size_t next(std::size_t row) const { return next_[row]; }
 
  private:
-  using Microbatches = std::unordered_set<std::int64_t>;
   // What others wait for.
   struct Done {
     Microbatches forwards, gradients;

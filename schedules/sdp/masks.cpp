@@ -136,11 +136,17 @@ double masking_error(const Masks& masks) {
 }
 
 std::string to_text(const Masks& masks) {
+  std::vector<int> all(static_cast<std::size_t>(masks.workers));
+  std::iota(all.begin(), all.end(), 0);
+  return to_text(masks, all);
+}
+
+std::string to_text(const Masks& masks, const std::vector<int>& workers) {
   const std::size_t width = str(masks.workers).size();
   const std::size_t label = std::max(std::string("holders").size(), ("replica " + str(masks.workers - 1)).size());
   const auto padded = [](std::string text, std::size_t size) { return text.append(size - std::min(size, text.size()), ' '); };
   std::string text;
-  for (int worker = 0; worker < masks.workers; ++worker) {
+  for (const int worker : workers) {
     text += padded("replica " + str(worker), label) + " ";
     for (int unit = 0; unit < masks.units(); ++unit) {
       text += std::string(width, ' ') + (masks.holds(worker, unit) ? "#" : ".");

@@ -55,5 +55,7 @@ double masking_error(const Masks& masks);
 
 // For people: a row per replica, a mark per unit, and the holder counts below.
 std::string to_text(const Masks& masks);
+// The same with the rows of these replicas only.
+std::string to_text(const Masks& masks, const std::vector<int>& workers);
 
 }  // namespace minipipe::schedules

@@ -40,5 +40,22 @@ def test_timeline():
     assert names["thread_name"] == ["stage 0 (rank 0)", "stage 1 (rank 1)", "stage 2 (rank 1)", "stage 3 (rank 0)"], names
 
 
+def test_long_tables_show_ends_and_extremes():
+    deck = support.write_deck({"parallel.data": 100, "parallel.mode": "zero1", "parallel.stages": 1}, "wide.toml")
+    told = {}
+    for flags in ([], ["--all-ranks"]):
+        text = support.run(1, "check", deck, *flags).output
+        memory, traffic = text[text.index("bytes by category:") :].split("bytes sent per update:")
+        rows = [[line for line in table.splitlines() if line.split()[:1] and line.split()[0].isdigit() and line.startswith("  ")]
+                for table in (memory, traffic)]
+        told[bool(flags)] = [[row for row in table if " rows: " not in row] for table in rows]
+        assert text.count("; minipipe check --all-ranks shows all\n") == (0 if flags else 2), text
+    for short, full in zip(told[False], told[True]):
+        assert len(full) == 100 and 16 <= len(short) <= 18, (short, full)
+        assert short == [row for row in full if row in short] and short[:8] + short[-8:] == full[:8] + full[-8:], short
+        largest = max(full, key=lambda row: int(row.split()[-1]))
+        assert max(int(row.split()[-1]) for row in short) == int(largest.split()[-1]), short
+
+
 if __name__ == "__main__":
-    support.main([test_ranks_and_comparison, test_stages_are_stages, test_timeline])
+    support.main([test_ranks_and_comparison, test_stages_are_stages, test_timeline, test_long_tables_show_ends_and_extremes])

@@ -338,6 +338,51 @@ TEST(ReplicaLayout, NarrowsNeurons) {
               ElementsAre(Piece{layout.layers[1][0].parameters[0].offset, 1, layout.full_layer_floats[1], 0}));
 }
 
+bool same_buckets(const std::vector<Bucket>& a, const std::vector<Bucket>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Bucket& x, const Bucket& y) {
+    const bool slabs =
+        std::equal(x.slabs.begin(), x.slabs.end(), y.slabs.begin(), y.slabs.end(), [](const auto& s, const auto& t) {
+          return s.entry == t.entry && s.slab == t.slab && s.begin == t.begin && s.end == t.end;
+        });
+    return slabs && x.holders == y.holders && x.floats == y.floats && x.first_layer == y.first_layer &&
+           x.last_layer == y.last_layer && x.sender == y.sender && x.parameters == y.parameters && x.gradients == y.gradients &&
+           x.full == y.full && x.shard_offset == y.shard_offset;
+  });
+}
+
+TEST_P(Layouts, MovedToAReplicaAreAsMadeForIt) {
+  const std::vector<ReplicaOptions> replicas = replicas_of(GetParam(), all);
+  ReplicaLayout moved(llama, all, replicas[1]);
+  for (const int replica : {2, 0, 0, 1}) {
+    moved.move_to(replica);
+    const ReplicaLayout made(llama, all, replicas[replica]);
+    EXPECT_EQ(moved.options.replica, replica);
+    EXPECT_TRUE(same_tensors(moved.forward, made.forward));
+    EXPECT_TRUE(same_tensors(moved.trained, made.trained));
+    EXPECT_TRUE(same_tensors(moved.full, made.full));
+    EXPECT_TRUE(same_buckets(moved.buckets, made.buckets));
+    for (std::size_t l = 0; l < made.layers.size(); ++l) EXPECT_TRUE(same_buckets(moved.layers[l], made.layers[l]));
+    EXPECT_EQ(moved.parameter_floats, made.parameter_floats);
+    EXPECT_EQ(moved.gradient_floats, made.gradient_floats);
+    EXPECT_EQ(moved.moment_floats, made.moment_floats);
+    EXPECT_EQ(moved.forward_layer_floats, made.forward_layer_floats);
+    EXPECT_EQ(moved.trained_layer_floats, made.trained_layer_floats);
+    EXPECT_EQ(moved.gradient_layer_offsets, made.gradient_layer_offsets);
+  }
+}
+
+TEST(ReplicaLayout, TensorsArePlacedAnewOnlyWhereOtherUnitsAreHeld) {
+  ReplicaOptions options{.mode = ReplicaMode::sdp, .replicas = 12, .unit = SdpUnit::block};
+  give_masks(options, all, 0.67);  // three different sets of blocks, four neighbours each
+  const auto before = ReplicaLayout::work();
+  ReplicaLayout layout(gpt, all, options);
+  int told = 0;
+  for (int r = 0; r < 12; ++r) told += layout.move_to(r) ? 1 : 0;
+  EXPECT_EQ(told, 2);
+  EXPECT_EQ(ReplicaLayout::work().placed - before.placed, 3);
+  EXPECT_EQ(ReplicaLayout::work().made - before.made, 1);
+}
+
 TEST(ReplicaLayout, RefusesMasksOfAnotherStage) {
   ReplicaOptions options = sdp(SdpUnit::block, 0.67);
   EXPECT_THROW(ReplicaLayout(gpt, {true, 0, 2, false}, options), RunError);

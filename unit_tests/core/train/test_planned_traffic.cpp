@@ -7,6 +7,7 @@
 
 #include "core/model/replica_layout.hpp"
 #include "core/train/planned_traffic.hpp"
+#include "core/train/preflight.hpp"
 #include "unit_tests/core/train/decks.hpp"
 
 namespace minipipe::core {
@@ -150,6 +151,41 @@ TEST(PlannedTraffic, SdpSendsAmongHolders) {
   sum = sum_of(deck_of(averages), 1);
   EXPECT_DOUBLE_EQ(sum["average"], 2 * ring_bytes(forward, 1) / 4);
   EXPECT_EQ(sum["reduce_scatter"] + sum["all_gather"], 0);
+}
+
+// Of each stage one layout for all replicas, whose tensors are placed once where replicas are alike, and with SDP once for each
+// set of units that comes after another one: the work of a plan grows with the number of replicas, not with its square.
+TEST(PlannedTraffic, LayoutsAreMadeOnceForAllReplicas) {
+  struct Expected {
+    std::vector<std::string> overrides;
+    int placed;
+  };
+  const std::vector<Expected> cases{{{"parallel.mode=ddp"}, 2},
+                                    {{"parallel.mode=zero1"}, 2},
+                                    {{"parallel.mode=fsdp"}, 2},
+                                    {{"parallel.mode=sdp", "sdp.coverage=0.5"}, 2 * 4}};
+  for (const Expected& expected : cases) {
+    for (const int replicas : {16, 128}) {
+      auto overrides = expected.overrides;
+      overrides.push_back("parallel.data=" + std::to_string(replicas));
+      const Deck deck = tests::small_deck(overrides);
+      auto before = ReplicaLayout::work();
+      const auto told = [&before] {
+        const auto now = ReplicaLayout::work();
+        const ReplicaLayout::Work work{now.made - before.made, now.placed - before.placed};
+        before = now;
+        return work;
+      };
+      EXPECT_EQ(planned_traffic(deck, 2).size(), 2U * replicas);
+      const auto traffic = told();
+      EXPECT_EQ(traffic.made, 2) << overrides[0] << replicas;
+      EXPECT_LE(traffic.placed, expected.placed + 2) << overrides[0] << replicas;
+      EXPECT_EQ(planned_memory_by_replica(deck, 2).size(), 1U * replicas);
+      const auto memory = told();
+      EXPECT_EQ(memory.made, 2) << overrides[0] << replicas;
+      EXPECT_LE(memory.placed, expected.placed + 2) << overrides[0] << replicas;
+    }
+  }
 }
 
 TEST(PlannedTraffic, ClippingByStageAddsASumPerTensor) {

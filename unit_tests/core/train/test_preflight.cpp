@@ -102,6 +102,47 @@ TEST(Preflight, NoMoreSlotsThanMicrobatchesBetweenDrains) {
             std::string::npos);
 }
 
+TEST(Preflight, LargePipesAreFilledTwiceAndNoMore) {
+  EXPECT_EQ(steady_updates(false, 512, 1024), 4);
+  EXPECT_EQ(steady_updates(true, 8, 8), 4 + 8);
+  EXPECT_EQ(steady_updates(true, 8, 1), 4 + 8 * 8);
+  EXPECT_EQ(steady_updates(true, 512, 1024), 2 + 2);
+  EXPECT_EQ(steady_updates(true, 256, 1024), 2000000 / 256 / 1024);
+  EXPECT_EQ(steady_updates(true, 4096, 1), 2 + 2 * 4096);
+}
+
+// ... which shows the same slots and gaps as many more.
+TEST(Preflight, APipeFilledTwiceShowsItsGaps) {
+  for (const std::string name : {"paci", "async-1f1b", "pipedream"}) {
+    for (const int window : {1, 5, 16, 40}) {
+      const Deck deck = tests::small_deck({"schedule.name=" + name, "run.steps=1000", "model.layers=16", "emulate.enabled=true",
+                                           "emulate.stage_factors=[1,1.2,0.9,1.1,0.8,1,1,1.3]",
+                                           "train.microbatches=" + std::to_string(window)});
+      const std::int64_t used = deck.train.microbatches, fill = (8 + used - 1) / used;
+      const Preflight few = preflight(deck, 8, 2 + 2 * fill), many = preflight(deck, 8, 4 + 8 * fill);
+      EXPECT_EQ(few.simulation.peak_in_flight, many.simulation.peak_in_flight) << name << window;
+      EXPECT_EQ(few.simulation.gap_max, many.simulation.gap_max) << name << window;
+      EXPECT_TRUE(few.report.ok());
+    }
+  }
+}
+
+TEST(Preflight, MemoryOfAllReplicasIsThatOfEach) {
+  for (const std::string mode : {"ddp", "zero1", "fsdp", "sdp"}) {
+    const Deck deck = tests::small_deck({"parallel.data=5", "parallel.mode=" + mode, "sdp.coverage=0.5"});
+    const auto replicas = planned_memory_by_replica(deck, 2);
+    const auto ranks = planned_memory_by_rank(deck, 2);
+    ASSERT_EQ(replicas.size(), 5U);
+    for (int replica = 0; replica < 5; ++replica) {
+      const auto alone = planned_memory_by_stage(deck, 2, replica);
+      for (int stage = 0; stage < 2; ++stage) {
+        EXPECT_EQ(replicas[replica][stage].categories(), alone[stage].categories()) << mode;
+        EXPECT_EQ(ranks[2 * replica + stage].categories(), alone[stage].categories()) << mode;
+      }
+    }
+  }
+}
+
 TEST(Preflight, SimulatesNoMoreThanItCan) {
   const Deck synchronous =
       tests::small_deck({"schedule.name=paci", "run.steps=900000000", "schedule.synchronous_updates=800000000"});

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <numbers>
@@ -73,6 +74,24 @@ TEST(SpectralGap, ByHand) {
     Masks ring{n, {}};
     for (int w = 0; w < n; ++w) ring.holders.push_back(w + 1 < n ? std::vector<int>{w, w + 1} : std::vector<int>{0, w});
     EXPECT_NEAR(spectral_gap(ring), 1.0 - (1.0 + std::cos(2.0 * std::numbers::pi / n)) / 2.0, 1e-12) << n;
+  }
+}
+
+// The same of hundreds, and with two workers that hold the same in each place: more workers than units, no other eigenvalues.
+TEST(SpectralGap, OfManyWorkers) {
+  constexpr int n = 200;
+  const double gap = 1.0 - (1.0 + std::cos(2.0 * std::numbers::pi / n)) / 2.0;
+  for (const int copies : {1, 2}) {
+    Masks ring{copies * n, {}};
+    for (int unit = 0; unit < n; ++unit) {
+      std::vector<int>& holders = ring.holders.emplace_back();
+      for (int copy = 0; copy < copies; ++copy) {
+        holders.push_back(unit + copy * n);
+        holders.push_back((unit + 1) % n + copy * n);
+      }
+      std::sort(holders.begin(), holders.end());
+    }
+    EXPECT_NEAR(spectral_gap(ring), gap, 1e-12) << copies;
   }
 }
 
