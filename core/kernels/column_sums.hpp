@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/kernels/packs.hpp"
+#include "core/kernels/pack_loops.hpp"
 
 // Sums over the rows of a matrix, one for each column, in an order that the sizes alone fix.
 namespace minipipe::core {

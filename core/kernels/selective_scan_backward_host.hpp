@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/kernels/packs.hpp"
+#include "core/kernels/pack_loops.hpp"
 #include "core/kernels/selective_scan_common.hpp"
 
 namespace minipipe::core {
