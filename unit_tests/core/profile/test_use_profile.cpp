@@ -58,7 +58,8 @@ TEST(UseProfile, StagesOfAHybridCostByTheirLayers) {
 // Four layers on one stage of two replicas.
 TEST(UseProfile, AReplicaTakesTheTimeOfWhatItHolds) {
   Deck deck = deck_of("1f1b", 4, 4);
-  const Profile profile = example_profile(deck);
+  Profile profile = example_profile(deck);
+  profile.link = {};  // what replicas exchange is not asked for here
   const auto whole = profiled_costs(profile, deck, 1);
   deck.parallel.data = 2;
   const auto with = [&](const std::string& masking, const std::string& unit) {
