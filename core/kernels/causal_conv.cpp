@@ -137,7 +137,7 @@ struct ConvTerm {
   KOKKOS_INLINE_FUNCTION void operator()(const OneLane&, std::int64_t row, std::int64_t c,
                                          C (&sums)[max_conv_width + 1]) const {
     const C gradient = du[row * columns + c];
-    const std::int64_t t = row % sequence;
+    const auto t = static_cast<int>(static_cast<std::uint32_t>(row) % static_cast<std::uint32_t>(sequence));
     sums[max_conv_width] += gradient;
     MINIPIPE_UNROLL(8)
     for (int back = 0; back < max_conv_width; ++back) {

@@ -38,9 +38,11 @@ void rotary_apply(const ExecutionSpace& space, Matrix<T> values, ConstMatrix<dou
         for (std::int64_t h = 0; h < heads; h += together) {
           T* const head = row_pointer(values, row) + h * depth;
           row_for(member, together * half, [=](const std::int64_t place) {
-            T* const first = on_host ? head : head + place / half * depth;
+            // (Divisions of longer integers take long on a device.)
+            const auto j = static_cast<std::uint32_t>(place), size = static_cast<std::uint32_t>(half);
+            T* const first = on_host ? head : head + j / size * depth;
             T* const second = first + half;
-            const std::int64_t i = on_host ? place : place % half;
+            const std::int64_t i = on_host ? place : j % size;
             const C c = static_cast<C>(cosine[i]), s = direction * static_cast<C>(sine[i]);
             const C a = first[i], b = second[i];
             first[i] = a * c - b * s;

@@ -6,8 +6,8 @@ namespace minipipe::core {
 
 inline constexpr int scan_vector = 32;
 inline constexpr int scan_team = 8;
-// Teams at a time, each of which has scratch in memory: as many as fill a GPU twice over.
-inline constexpr std::int64_t most_scan_teams = 512;
+// Teams at a time, each of which has scratch in memory: about as many as a GPU has room for, two on a multiprocessor.
+inline constexpr std::int64_t most_scan_teams = 300;
 
 // body(p) for p < count, spread over the vector lanes of one thread.
 template <class Body>
