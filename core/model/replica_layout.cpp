@@ -92,13 +92,15 @@ class Places {
 
  private:
   const ParameterEntry* entry_of(int global_index) const {
-    const auto found = std::ranges::lower_bound(entries_, global_index, {}, &ParameterEntry::global_index);
+    const auto found = std::lower_bound(entries_.begin(), entries_.end(), global_index,
+                                        [](const ParameterEntry& entry, int index) { return entry.global_index < index; });
     return found == entries_.end() || found->global_index != global_index ? nullptr : &*found;
   }
 
   static const Slab* slab_of(const ParameterEntry& entry, const Slab& wanted) {
     const auto place = [](const Slab& slab) { return std::tuple(slab.full_row, slab.full_column); };
-    const auto found = std::ranges::lower_bound(entry.slabs, place(wanted), {}, place);
+    const auto found = std::lower_bound(entry.slabs.begin(), entry.slabs.end(), wanted,
+                                        [&](const Slab& a, const Slab& b) { return place(a) < place(b); });
     return found == entry.slabs.end() || place(*found) != place(wanted) ? nullptr : &*found;
   }
 
@@ -265,8 +267,8 @@ void ReplicaLayout::place_tensors() {
     bucket.parameters = in_forward.pieces(full, bucket.slabs);
     bucket.gradients = in_trained.pieces(full, bucket.slabs);
   };
-  for (auto& layer : layers) std::ranges::for_each(layer, locate);
-  std::ranges::for_each(buckets, locate);
+  for (auto& layer : layers) std::for_each(layer.begin(), layer.end(), locate);
+  std::for_each(buckets.begin(), buckets.end(), locate);
 }
 
 void ReplicaLayout::place_shards() {
