@@ -166,7 +166,8 @@ int main(int argc, char** argv) {
         Kokkos::initialize(argc, argv);  // throws where a build for GPUs finds none
         started = true;
 #ifdef MINIPIPE_DEVICE_FORMS
-        minipipe::core::device_forms::guard_kernel_memory();
+        // Benchmarks use the same callbacks for themselves.
+        if (parsed.command.verb != Command::Verb::bench) minipipe::core::device_forms::guard_kernel_memory();
 #endif
       }
       minipipe::app::check_launcher(ranks);
