@@ -22,6 +22,9 @@
 #include "core/comm/nccl_transport.hpp"
 #include "core/comm/watchdog.hpp"
 #include "core/deck/help.hpp"
+#ifdef MINIPIPE_DEVICE_FORMS
+#include "core/device_forms/guard.hpp"
+#endif
 #include "schedules/error.hpp"
 
 namespace {
@@ -162,6 +165,10 @@ int main(int argc, char** argv) {
         set_defaults_of_cuda(parsed.command);
         Kokkos::initialize(argc, argv);  // throws where a build for GPUs finds none
         started = true;
+#ifdef MINIPIPE_DEVICE_FORMS
+        // Benchmarks use the same callbacks for themselves.
+        if (parsed.command.verb != Command::Verb::bench) minipipe::core::device_forms::guard_kernel_memory();
+#endif
       }
       minipipe::app::check_launcher(ranks);
       minipipe::app::check_start_limit();

@@ -15,7 +15,7 @@ void require_stampable(const MessageBuffers& buffers) {
     throw InputError("emulate.message_bytes is too small for emulate.link_latency_ms: at least 8 bytes are needed");
   }
   if (buffers.staged() || buffers.host().data() == nullptr) {
-    throw RunError(
+    throw InputError(
         "emulate.link_latency_ms: messages in device memory cannot carry the stamps of an emulated link; use a build for the "
         "host (preset release)");
   }

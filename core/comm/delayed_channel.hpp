@@ -56,7 +56,7 @@ class StampedSendChannel : public schedules::SendChannel {
 };
 
 // The stamp is the first two floats of the message: for emulated messages only, whose contents mean nothing. The buffers must
-// hold at least two elements and must not be staged (InputError, RunError).
+// hold at least two elements and lie in host memory, unstaged (InputError).
 std::function<void(int slot, double seconds)> stamp_writer(const MessageBuffers& buffers);
 std::function<double(int slot)> stamp_reader(const MessageBuffers& buffers);
 

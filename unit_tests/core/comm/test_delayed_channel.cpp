@@ -46,7 +46,14 @@ TEST(DelayedChannel, a_slot_that_was_not_posted_has_not_arrived) {
   EXPECT_FALSE(channel.arrived(0));
 }
 
+TEST(DelayedChannel, refuses_to_stamp_messages_in_a_device) {
+  const MessageBuffers staged("test", 2, 4, MessageBuffers::Staging::always);
+  EXPECT_THROW(stamp_writer(staged), InputError);
+  EXPECT_THROW(stamp_reader(staged), InputError);
+}
+
 TEST(DelayedChannel, a_stamp_counts_from_the_sending) {
+  if (!on_host) GTEST_SKIP() << "messages are in the memory of a device";
   double now = 5;
   const MessageBuffers buffers("test", 2, 4);
   FakeSendChannel inner_send;
