@@ -6,7 +6,7 @@
 #include "unit_tests/core/kernels/bf16_arrays.hpp"
 
 // On the host, attention in float and bf16 keeps its sums in vector registers; in double it is the portable kernel, which is
-// compared with plain loops in attention_test.cpp and serves as the reference here.
+// compared with plain loops in test_attention.cpp and serves as the reference here.
 namespace minipipe::core::testing {
 
 namespace {
@@ -67,7 +67,7 @@ const Shape shapes[] = {{1, 1, 1, 1, 8},         {2, 1, 2, 1, 128},      {1, 15,
                         {1, 150, 4, 2, 24, 0.2}, {2, 77, 1, 1, 33, 0.5}, {1, 135, 3, 1, 64, 0.1}, {2, 41, 4, 2, 128, 0.3},
                         {1, 32, 2, 1, 68},       {1, 31, 4, 2, 62}};
 
-// Bounds as in attention_test.cpp. Scores: `depth` products below 1, over sqrt(depth); a relative error of every probability by
+// Bounds as in test_attention.cpp. Scores: `depth` products below 1, over sqrt(depth); a relative error of every probability by
 // twice that, and the sums.
 double relative_error(const Shape& c) {
   const double score = rounding<float> * (c.depth + 4) * std::sqrt(c.depth);

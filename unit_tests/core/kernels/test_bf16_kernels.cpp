@@ -272,7 +272,7 @@ TEST(Bf16Kernels, AttentionAndItsGradient) {
                   dout = random_bf16(n * c.heads * c.depth, 3);
     const AttentionResult<bf16> narrow = attend<bf16>(c, q, kv, dout);
     const AttentionResult<double> wide = attend<double>(c, q, kv, dout, narrow);
-    // The bounds of the tests of float (attention_test.cpp), then one rounding.
+    // The bounds of the tests of float (test_attention.cpp), then one rounding.
     const double score = rounding<float> * (c.depth + 4) * std::sqrt(c.depth);
     const double relative = 2 * score + rounding<float> * (c.sequence + c.depth + 16);
     const double keep = 1 - c.dropout;
