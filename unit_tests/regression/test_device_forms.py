@@ -12,6 +12,7 @@ DEVICE = os.environ.get("MINIPIPE_DEVICE_FORMS_PROGRAM")
 SMALL = {"run.steps": 3, "train.sequence": 16, "train.microbatches": 2, "output.evaluation_interval": 3}
 BF16 = {"precision.compute": "bf16"}
 SHARED = {"parallel.data": 2, "parallel.bucket_mb": 0.01}
+SDP = {"parallel.mode": "sdp", "sdp.coverage": 0.75}
 LLAMA = {"model.family": "llama", "model.kv_heads": 2}
 CASES = {
     "gpt2": (1, {"train.recompute": "attention", "train.clip": "stage"}),
@@ -23,8 +24,8 @@ CASES = {
     "pipedream": (1, {"schedule.name": "pipedream", "parallel.stages": 4}),
     "zero1": (2, {**SHARED, "parallel.mode": "zero1", "train.clip": "global"}),
     "fsdp": (2, {**SHARED, **support.HYBRID, **BF16, "parallel.mode": "fsdp"}),
-    "sdp_block": (2, {**SHARED, "parallel.mode": "sdp", "sdp.coverage": 0.75}),
-    "sdp_neuron": (2, {**SHARED, "parallel.mode": "sdp", "sdp.unit": "neuron", "sdp.masking": "backward", "sdp.coverage": 0.75}),
+    "sdp_block": (2, {**SHARED, **SDP}),
+    "sdp_neuron": (2, {**SHARED, **SDP, "sdp.unit": "neuron", "sdp.masking": "backward"}),
 }
 
 # Sums are taken in another order; optimizers make much of gradients that are zero but for rounding.
