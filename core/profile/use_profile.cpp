@@ -55,10 +55,10 @@ StageShares shares_of(const KokkosStageOptions& options) {
 
 // Of a stage that does so much of its blocks' work, and all of the ends'.
 double shared_seconds(const LayerTimes& times, const LayerCounts& layers, Receives receives, double of_blocks) {
-  LayerCounts ends = layers;
-  ends.layers = {};
+  LayerCounts ends_alone = layers;
+  ends_alone.layers = {};
   const double all = stage_seconds(times, layers, receives);
-  return all - (1 - of_blocks) * (all - stage_seconds(times, ends, receives));
+  return all - (1 - of_blocks) * (all - stage_seconds(times, ends_alone, receives));
 }
 
 }  // namespace
