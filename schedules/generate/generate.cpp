@@ -23,11 +23,6 @@ Action moved(Action action, std::int64_t microbatches, std::int64_t updates) {
 
 }  // namespace
 
-std::shared_ptr<const Plan> plan_of_one_update(const ScheduleOptions& options) {
-  const auto update = planned_update(options);
-  return {update, &update->plan};
-}
-
 Plan generate_plan(const ScheduleOptions& options, const Placement& placement, std::int64_t first_update,
                    std::int64_t updates) {
   validate(options);
@@ -44,12 +39,12 @@ Plan generate_plan(const ScheduleOptions& options, const Placement& placement, s
     }
     return plan;
   }
-  const auto once = plan_of_one_update(options);
+  const auto once = planned_update(options);
   if (placement != placement_for(options, placement.ranks)) {
     throw InputError("plan: " + options.name + " places stages by its own rule; ask placement_for");
   }
   Plan plan;
-  for (const ActionList& row : once->ranks) {
+  for (const ActionList& row : once->plan.ranks) {
     ActionList& list = plan.ranks.emplace_back();
     for (std::int64_t update = first_update; update < first_update + updates; ++update) {
       for (const Action& action : row) list.push_back(moved(action, update * window, update));

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "schedules/plan/placement.hpp"
 #include "schedules/plan/plan.hpp"
@@ -14,8 +13,5 @@ namespace minipipe::schedules {
 // others: what their policies do when all passes take equal time (a backward two), filling once and draining at the end.
 // InputError if the schedule cannot have this placement.
 Plan generate_plan(const ScheduleOptions& options, const Placement& placement, std::int64_t first_update, std::int64_t updates);
-
-// The rows of one update of a planned schedule (generate/planned_update.hpp).
-std::shared_ptr<const Plan> plan_of_one_update(const ScheduleOptions& options);
 
 }  // namespace minipipe::schedules

@@ -19,7 +19,7 @@ class Actions {
     }
     std::sort(numbers_.begin(), numbers_.end());
     numbers_.erase(std::unique(numbers_.begin(), numbers_.end()), numbers_.end());
-    bits_.resize(kKinds * stages_ * numbers_.size());
+    bits_.resize(kinds * stages_ * numbers_.size());
   }
 
   // False if it was there.
@@ -35,7 +35,7 @@ class Actions {
   }
 
  private:
-  static constexpr std::size_t kKinds = 10;
+  static constexpr std::size_t kinds = static_cast<std::size_t>(Kind::drain) + 1;
 
   std::optional<std::size_t> place_of(const Action& action) const {
     const auto found = std::lower_bound(numbers_.begin(), numbers_.end(), action.microbatch);

@@ -30,7 +30,7 @@ class Packing {
     for (std::size_t i = units_.size(); i-- > 0;) left_[i] = left_[i + 1] + units_[order_[i]];
     device_of_.assign(units_.size(), 0);
     emptiest_first();
-    steps_ = kMostComparisons / (std::int64_t{devices} * devices);
+    steps_ = most_comparisons / (std::int64_t{devices} * devices);
     least_ = std::max(left_[0] / devices, units_[order_[0]]);
     held_.assign(held_.size(), {});
     place(0, 0);
@@ -86,7 +86,7 @@ class Packing {
     }
   }
 
-  static constexpr std::int64_t kMostComparisons = 20000000;
+  static constexpr std::int64_t most_comparisons = 20000000;
   std::vector<double> units_;
   std::vector<Held> held_;
   std::vector<std::size_t> order_;  // the largest first

@@ -12,6 +12,7 @@
 #include "schedules/error.hpp"
 #include "schedules/exec/run_together.hpp"
 #include "schedules/generate/generate.hpp"
+#include "schedules/generate/planned_update.hpp"
 #include "schedules/plan/communication.hpp"
 #include "schedules/plan/complete.hpp"
 #include "schedules/plan/csv.hpp"
@@ -107,7 +108,7 @@ TEST(PlanFile, MistakesAreNamedWithFileRowAndCell) {
     change(plan);
     const ScheduleOptions schedule = write_plan(text_of(plan));
     try {
-      plan_of_one_update(schedule);
+      planned_update(schedule);
     } catch (const InputError& problem) {
       EXPECT_THAT(problem.what(), HasSubstr(schedule.plan_file));
       return problem.what();
@@ -143,9 +144,9 @@ TEST(PlanFile, MistakesAreNamedWithFileRowAndCell) {
               HasSubstr("(0B0): can never start"));
   ScheduleOptions longer = write_plan(text_of(interleaved()));
   longer.window = 5;
-  EXPECT_THROW(plan_of_one_update(longer), InputError);
+  EXPECT_THROW(planned_update(longer), InputError);
   longer.plan_file = "/nonexistent/plan.csv";
-  EXPECT_THROW(plan_of_one_update(longer), InputError);
+  EXPECT_THROW(planned_update(longer), InputError);
   EXPECT_THROW(placement_for(write_plan(text_of(interleaved())), 3), InputError);  // another number of ranks
 }
 
@@ -154,17 +155,17 @@ TEST(PlanFile, IsReadAndProvenOnceAsLongAsItIsTheSame) {
   ScheduleOptions schedule = write_plan("0F0,0F1,0B0,0B1\n");
   schedule.stages = 1;
   schedule.window = 2;
-  const auto first = plan_of_one_update(schedule);
+  const auto first = planned_update(schedule);
   EXPECT_EQ(activation_slots(schedule, 0), 2);
-  EXPECT_EQ(plan_of_one_update(schedule), first);
+  EXPECT_EQ(planned_update(schedule), first);
   // As long as before, and written so soon after that its time may be the same.
   std::ofstream(schedule.plan_file) << "0F0,0B0,0F1,0B1\n";
-  EXPECT_NE(plan_of_one_update(schedule), first);
+  EXPECT_NE(planned_update(schedule), first);
   EXPECT_EQ(activation_slots(schedule, 0), 1);
   const auto hours_ago = std::filesystem::last_write_time(schedule.plan_file) - std::chrono::hours(2);
   std::filesystem::last_write_time(schedule.plan_file, hours_ago);
-  const auto second = plan_of_one_update(schedule);
-  EXPECT_EQ(plan_of_one_update(schedule), second);
+  const auto second = planned_update(schedule);
+  EXPECT_EQ(planned_update(schedule), second);
   std::ofstream(schedule.plan_file) << "0F0,0F1,0B0,0B1\n";
   EXPECT_EQ(activation_slots(schedule, 0), 2);
 }
@@ -173,7 +174,7 @@ TEST(PlanFile, AByteOrderMarkIsNoCell) {
   for (const std::string first : {"", "# an order\n"}) {
     ScheduleOptions schedule = write_plan("\xef\xbb\xbf" + first + "0F0,0B0\n");
     schedule.stages = schedule.window = 1;
-    EXPECT_EQ(plan_of_one_update(schedule)->ranks.front().size(), 3U);
+    EXPECT_EQ(planned_update(schedule)->plan.ranks.front().size(), 3U);
   }
 }
 
@@ -182,7 +183,7 @@ TEST(PlanFile, PlacesAreThoseOfTheFile) {
     ScheduleOptions schedule = write_plan("# an order\n\n" + first + "\n\n1F0,1B0,1F1,1B1\n");
     schedule.stages = schedule.window = 2;
     try {
-      plan_of_one_update(schedule);
+      planned_update(schedule);
     } catch (const InputError& problem) {
       return problem.what();
     }
