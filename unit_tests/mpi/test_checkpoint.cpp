@@ -1,6 +1,4 @@
 // Checkpoints written by several ranks, by parts.
-#include "core/io/checkpoint.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -12,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/io/checkpoint.hpp"
 #include "core/io/durable.hpp"
 #include "core/io/hdf5.hpp"
 #include "schedules/error.hpp"

@@ -1,7 +1,6 @@
-#include "core/kernels/attention.hpp"
-
 #include <tuple>
 
+#include "core/kernels/attention.hpp"
 #include "core/kernels/philox.hpp"
 #include "schedules/error.hpp"
 #include "unit_tests/core/kernels/arrays.hpp"

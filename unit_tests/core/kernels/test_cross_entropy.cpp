@@ -1,5 +1,4 @@
 #include "core/kernels/cross_entropy.hpp"
-
 #include "core/kernels/reduce.hpp"
 #include "unit_tests/core/kernels/arrays.hpp"
 

@@ -1,5 +1,4 @@
 #include "core/kernels/dropout.hpp"
-
 #include "core/kernels/initialise.hpp"
 #include "core/kernels/philox.hpp"
 #include "unit_tests/core/kernels/arrays.hpp"

@@ -1,6 +1,5 @@
-#include "core/kernels/elementwise.hpp"
-
 #include "core/kernels/bias.hpp"
+#include "core/kernels/elementwise.hpp"
 #include "core/kernels/gelu.hpp"
 #include "core/kernels/math.hpp"
 #include "schedules/error.hpp"

@@ -1,5 +1,4 @@
 #include "core/linalg/gemm.hpp"
-
 #include "schedules/error.hpp"
 #include "unit_tests/core/kernels/arrays.hpp"
 

@@ -1,5 +1,4 @@
 #include "core/optim/muon.hpp"
-
 #include "schedules/error.hpp"
 #include "unit_tests/core/kernels/arrays.hpp"
 

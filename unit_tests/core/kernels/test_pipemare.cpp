@@ -1,5 +1,4 @@
 #include "core/optim/pipemare.hpp"
-
 #include "unit_tests/core/kernels/arrays.hpp"
 
 namespace minipipe::core::testing {
